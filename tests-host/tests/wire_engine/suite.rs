@@ -13,8 +13,16 @@ use super::{CLEAN, on_cable};
 
 /// Cases that end otherwise, with the beginning of how, and why.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
-    ("invalidate.bad-token", "observed: the send ends with STATUS_SUCCESS, the receive with STATUS_INVALID", INVALIDATE),
-    ("invalidate.plain-region", "observed: the send ends with STATUS_SUCCESS, the receive with STATUS_INVALID", INVALIDATE),
+    (
+        "invalidate.bad-token",
+        "observed: the send ends with STATUS_SUCCESS, the receive with STATUS_INVALID",
+        INVALIDATE,
+    ),
+    (
+        "invalidate.plain-region",
+        "observed: the send ends with STATUS_SUCCESS, the receive with STATUS_INVALID",
+        INVALIDATE,
+    ),
     ("invalidate.token-of-another-domain", "observed: the receive ends with STATUS_INVALID_DEVICE_REQUEST", INVALIDATE),
 ];
 
@@ -30,9 +38,11 @@ const TIMING: &[(&str, &str, &str)] = &[
 const REJ: &str = "the peer's REJ is still on its way; the disconnect event follows";
 
 /// Cases that may end otherwise on a cable that loses frames.
-const IMPAIRED: &[(&str, &str, &str)] = &[
-    ("overrun.unarmed", "observed: callbacks: 1, none with an error", "the messages that overrun the queue come later"),
-];
+const IMPAIRED: &[(&str, &str, &str)] = &[(
+    "overrun.unarmed",
+    "observed: callbacks: 1, none with an error",
+    "the messages that overrun the queue come later",
+)];
 
 /// Themes of cases in which a responder refuses a request. It says so once, before it ends the connection: if that NAK is lost, the
 /// requester learns of the end only.
@@ -71,9 +81,8 @@ fn cases_end_as_in_memory() {
         let here = outcomes(setup(false, scheduler, CLEAN), 1);
         let there = outcomes(setup(true, scheduler, CLEAN), 1);
         assert!(here.len() > 400, "{} cases", here.len());
-        let wrong = unlike(&here, &there, |name, seen| {
-            is_listed(DIFFERENCES, name, seen) || is_listed(TIMING, name, seen)
-        });
+        let wrong =
+            unlike(&here, &there, |name, seen| is_listed(DIFFERENCES, name, seen) || is_listed(TIMING, name, seen));
         assert!(wrong.is_empty(), "{} of {}, {scheduler:?}:\n{}", wrong.len(), here.len(), wrong.join("\n"));
         for (name, text, why) in DIFFERENCES {
             let seen = there[name].to_string();

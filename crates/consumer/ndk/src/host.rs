@@ -8,8 +8,8 @@ use core::{
 use std::{format, string::String, vec::Vec};
 
 use engine::connection::Fabric;
-pub use engine::wire::{Cable, Counters, WireConfig};
 use engine::wire::Wire;
+pub use engine::wire::{Cable, Counters, WireConfig};
 use fallible::{Arc, try_box};
 use host::{
     HostOs, PinnedBuffer,

@@ -269,7 +269,7 @@ impl<O: NdkOs> Device<O> {
     /// `STATUS_INVALID_ADDRESS` for an address that no adapter can have, `STATUS_SHARING_VIOLATION` for one that another adapter
     /// of the link has, `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new_on(os: &O, fabric: &Arc<Fabric<O>>, config: Config) -> Result<Arc<Self>, NtStatus> {
-        Self::make(os, fabric, config, None)
+        Self::make(os, fabric, &config, None)
     }
 
     /// Makes an adapter whose [wire](Config::wire) ends in `cable`. A message of a connection manager has room for less private data
@@ -292,13 +292,13 @@ impl<O: NdkOs> Device<O> {
         let mut all = [Network { address: Ipv4Addr::UNSPECIFIED.into(), prefix: 32 }; MAX_ADDRESSES];
         let count = all.iter_mut().zip(networks).map(|(place, network)| *place = network).count();
         let wire = Wire::try_new(os, wire, &all[..count], cable)?;
-        Self::make(os, fabric, config, Some(wire))
+        Self::make(os, fabric, &config, Some(wire))
     }
 
     fn make(
         os: &O,
         fabric: &Arc<Fabric<O>>,
-        config: Config,
+        config: &Config,
         wire: Option<Arc<Wire<O>>>,
     ) -> Result<Arc<Self>, NtStatus> {
         let port = Port::try_new_on_link(fabric, config.link, config.connection_limits(), config.timeouts)?;
@@ -312,10 +312,10 @@ impl<O: NdkOs> Device<O> {
         }
         Arc::try_new(Self {
             os: os.clone(),
-            config,
+            config: *config,
             nic: Nic::try_new_with(os, config.nic, config.nic_rules())?,
             port,
-            memory: MemoryTable::try_new_with(os, memory_limits(&config), memory_rules(&config))?,
+            memory: MemoryTable::try_new_with(os, memory_limits(config), memory_rules(config))?,
             completions: Completions::try_new(os, config.mode, config.seed)?,
             qps: Quota::new(config.max_qps),
             cqs: Quota::new(config.max_cqs),

@@ -6,9 +6,7 @@ use core::{marker::PhantomData, net::SocketAddr};
 use fallible::{Arc, try_box};
 use ntstatus::NtStatus;
 
-use super::{
-    Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, Port, endpoint::Endpoint, remote::Party,
-};
+use super::{Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, Port, endpoint::Endpoint, remote::Party};
 use crate::{
     mistake,
     os::{Dpc, Os, Routine, SpinLock},

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     os::{Os, SpinLock, Timer},
     qp::Qp,
-    wire::{self, Acceptor, Names, Terms, Wanted, Wire},
+    wire::{self, Acceptor, AcceptorRef, Names, Terms, Wanted, Wire},
 };
 
 /// A connection, as listeners and lists refer to it.
@@ -112,7 +112,7 @@ impl<O: Os> wire::Party for WireParty<O> {
 struct PortAcceptor<O: Os>(Arc<Port<O>>);
 
 /// Who takes requests from the wire for a port.
-pub(super) fn acceptor<O: Os>(port: &Arc<Port<O>>) -> Result<Arc<Box<dyn Acceptor<O>>>, NtStatus> {
+pub(super) fn acceptor<O: Os>(port: &Arc<Port<O>>) -> Result<AcceptorRef<O>, NtStatus> {
     let acceptor: Box<dyn Acceptor<O>> = try_box(PortAcceptor(port.clone()))?;
     Arc::try_new(acceptor).map_err(Into::into)
 }
@@ -284,11 +284,12 @@ impl<O: Os> Remote<O> {
                     this.let_go();
                 }
             }
-            EventKind::Disconnected(cm::Ending::Graceful) => Self::end(this, Ending::Graceful, false),
+            EventKind::Disconnected(cm::Ending::Graceful) | EventKind::DisconnectComplete(Ok(())) => {
+                Self::end(this, Ending::Graceful, false);
+            }
             EventKind::Disconnected(cm::Ending::Lost) | EventKind::DisconnectComplete(Err(Refusal::Aborted)) => {
                 Self::end(this, Ending::Lost(DisconnectReason::Failed), false);
             }
-            EventKind::DisconnectComplete(Ok(())) => Self::end(this, Ending::Graceful, false),
             EventKind::DisconnectComplete(Err(_)) => Self::end(this, Ending::Cut(this.role), false),
         }
     }
@@ -401,10 +402,12 @@ impl<O: Os> Remote<O> {
                 Phase::Over(Ending::Abandoned(Role::Passive)) => return refuse(NtStatus::CONNECTION_ABORTED),
                 _ => return refuse(NtStatus::CONNECTION_INVALID),
             }
-            let Some((connector, qp)) = state.end.as_ref().filter(|end| !end.connector.is_unanswered()).and_then(|end| {
-                let connector = end.connector.clone();
-                end.qp.clone().map(|qp| (connector, qp))
-            }) else {
+            let Some((connector, qp)) =
+                state.end.as_ref().filter(|end| !end.connector.is_unanswered()).and_then(|end| {
+                    let connector = end.connector.clone();
+                    end.qp.clone().map(|qp| (connector, qp))
+                })
+            else {
                 return refuse(NtStatus::CONNECTION_INVALID);
             };
             let fail = |state: &mut State<O>, by, status| {

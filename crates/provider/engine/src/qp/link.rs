@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use fallible::Arc;
 
-use super::{Carrier, NtStatus, Qp, order};
+use super::{Bell, NtStatus, Qp, order};
 use crate::{
     mistake,
     os::{Os, SpinLock},
@@ -31,7 +31,7 @@ pub trait LinkClient: Send + Sync + 'static {
 pub(super) struct Link<O: Os> {
     peer: Option<Arc<Qp<O>>>,
     /// What carries the requests if the peer is on another machine.
-    pub(super) carrier: Option<Arc<Box<dyn Carrier>>>,
+    pub(super) carrier: Option<Bell>,
     client: Option<Box<dyn LinkClient>>,
     /// The queue pair has or had a peer, and gets no other.
     used: bool,
@@ -102,7 +102,7 @@ impl<O: Os> Qp<O> {
         }
     }
 
-    fn part(&self) -> (Option<Arc<Self>>, Option<Arc<Box<dyn Carrier>>>) {
+    fn part(&self) -> (Option<Arc<Self>>, Option<Bell>) {
         let (peer, carrier, client) = self.link.with(|link| {
             self.linked.store(false, Ordering::Release);
             (self.change_peer(link, None), link.carrier.take(), link.client.take_if(|_| link.used))

@@ -247,8 +247,7 @@ impl<O: Os> SendQueue<O> {
             Work::Send { invalidate } => {
                 if let Some(claim) = current.claim.take() {
                     let (context, length) = (claim.request.context, request.length);
-                    let cqe =
-                        execute::received_invalidating(&claim.qp, context, length, request.flags, invalidate);
+                    let cqe = execute::received_invalidating(&claim.qp, context, length, request.flags, invalidate);
                     claim.finish(cqe);
                 }
             }

@@ -64,7 +64,7 @@ pub(super) struct ReceiveQueue {
 }
 
 /// A receive that the peer fills. It stays the first of its queue until it is completed or given back.
-pub(crate) struct Claim<O: Os> {
+pub struct Claim<O: Os> {
     pub qp: Arc<Qp<O>>,
     pub request: ReceiveRequest,
     /// The receive was taken from a shared receive queue.
@@ -72,7 +72,7 @@ pub(crate) struct Claim<O: Os> {
 }
 
 /// What [`Qp::claim`] found.
-pub(crate) enum Claimed<O: Os> {
+pub enum Claimed<O: Os> {
     /// A receive.
     Receive(Claim<O>),
     /// Nothing. The peer's doorbell will be rung for the next receive.

@@ -24,14 +24,17 @@ use crate::{
 };
 
 /// What carries the requests of a queue pair to another machine.
-pub(crate) trait Carrier: Send + Sync + 'static {
+pub trait Carrier: Send + Sync + 'static {
     /// There may be something to do for the queue pair. Called with locks of the engine held: it notes the fact, and queues a call.
     fn ring(&self);
 }
 
+/// The bell of a queue pair.
+pub type Bell = Arc<Box<dyn Carrier>>;
+
 /// A request for the peer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outgoing {
+pub struct Outgoing {
     /// Its number in the send queue.
     pub number: u64,
     pub work: Work,
@@ -42,7 +45,7 @@ pub(crate) struct Outgoing {
 
 /// What has become of [`Qp::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fed {
+pub enum Fed {
     /// Nothing more can be handed over now. The carrier is rung when that changes, or knows itself.
     Done,
     /// There may be more: other queue pairs come first.
@@ -75,7 +78,7 @@ impl Passed {
 
 /// The requests of a send queue that are on their way.
 pub(super) struct Flights {
-    carrier: Arc<Box<dyn Carrier>>,
+    carrier: Bell,
     /// The places of the requests between the head of the queue and `next`, by their numbers.
     places: Box<[Flight]>,
     /// The number of the request that is handed over next.
@@ -114,11 +117,7 @@ impl<O: Os> Qp<O> {
     /// # Errors
     ///
     /// `STATUS_CONNECTION_ACTIVE` if it has or had a peer or is closed; `STATUS_INSUFFICIENT_RESOURCES`.
-    pub(crate) fn link_remote(
-        this: &Arc<Self>,
-        carrier: Arc<Box<dyn Carrier>>,
-        room: usize,
-    ) -> Result<(), NtStatus> {
+    pub(crate) fn link_remote(this: &Arc<Self>, carrier: Bell, room: usize) -> Result<(), NtStatus> {
         let places = try_slice(room, |_| Flight::default())?;
         let passed = Passed::default();
         let mut flights = try_box(Flights { carrier: carrier.clone(), places, next: 0, handed: passed, passed })?;
@@ -219,7 +218,7 @@ impl<O: Os> Qp<O> {
 
 /// Why a request that was handed over has not succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
+pub enum Failed {
     /// For a reason of its own.
     Itself(NtStatus),
     /// Because of the end of the connection, or of a request before it.

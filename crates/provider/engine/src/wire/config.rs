@@ -67,8 +67,9 @@ impl WireConfig {
 
     /// An EUI-64 of the MAC address.
     fn guid(&self) -> u64 {
-        let [a, b, c, d, e, f] = self.mac;
-        let made = u64::from_be_bytes([a ^ 2, b, c, 0xFF, 0xFE, d, e, f]);
+        let [first, second, third, rest @ ..] = self.mac;
+        let vendor = [first ^ 2, second, third, 0xFF];
+        let made = u64::from_be_bytes([vendor[0], vendor[1], vendor[2], vendor[3], 0xFE, rest[0], rest[1], rest[2]]);
         if self.guid == 0 { made } else { self.guid }
     }
 

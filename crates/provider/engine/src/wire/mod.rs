@@ -28,7 +28,7 @@ use core::net::SocketAddr;
 
 pub use config::{Network, WireConfig};
 use fallible::{Arc, try_box};
-pub(crate) use parties::{Acceptor, Party, Wanted};
+pub(crate) use parties::{Acceptor, AcceptorRef, Party, Wanted};
 use ringing::{Ringer, Rung};
 pub use roce::{Counters, cm::Times};
 use roce::{
@@ -79,7 +79,7 @@ pub struct Wire<O: Os> {
     os: O,
     state: O::Lock<State<O>>,
     rung: O::Lock<Rung>,
-    acceptor: O::Lock<Option<Arc<Box<dyn Acceptor<O>>>>>,
+    acceptor: O::Lock<Option<AcceptorRef<O>>>,
     cable: Box<dyn Cable>,
     dpc: O::Dpc<WireDpc<O>>,
     timer: O::Timer<Deadline<O>>,
@@ -179,7 +179,7 @@ impl<O: Os> Wire<O> {
     }
 
     /// Who takes requests for connections from the wire.
-    pub(crate) fn set_acceptor(&self, acceptor: Arc<Box<dyn Acceptor<O>>>) {
+    pub(crate) fn set_acceptor(&self, acceptor: AcceptorRef<O>) {
         drop(self.acceptor.with(|place| place.replace(acceptor)));
     }
 

@@ -10,24 +10,27 @@ use super::Wire;
 use crate::os::Os;
 
 /// Someone whose connection goes over the wire.
-pub(crate) trait Party: Send + Sync + 'static {
+pub trait Party: Send + Sync + 'static {
     /// Something has happened to the connection. Called at `DISPATCH_LEVEL` with no lock held, in the order of what has happened.
     fn event(&self, kind: EventKind);
 }
 
 /// What a peer has asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     pub connection: u32,
     pub local: SocketAddr,
     pub remote: SocketAddr,
 }
 
 /// Someone who takes requests for connections.
-pub(crate) trait Acceptor<O: Os>: Send + Sync + 'static {
+pub trait Acceptor<O: Os>: Send + Sync + 'static {
     /// A peer wants to connect. Whoever does not [adopt](Wire::adopt) the connection releases it. Called as [`Party::event`].
     fn requested(&self, wire: &Arc<Wire<O>>, wanted: Wanted);
 }
+
+/// Who takes requests for connections.
+pub type AcceptorRef<O> = Arc<Box<dyn Acceptor<O>>>;
 
 type Place = Option<(u32, Arc<Box<dyn Party>>)>;
 

@@ -214,7 +214,7 @@ impl<O: Os> Adapter for Table<O> {
             Err(Failure::Flushed | Failure::Disconnected) => entry.give_back(),
             Err(failure) => {
                 entry.sink.clear();
-                let status = entry.unusable.take().unwrap_or(failure.status());
+                let status = entry.unusable.take().unwrap_or_else(|| failure.status());
                 entry.has_failed = matches!(failure, Failure::ReceiveTooShort | Failure::ReceiveProtection);
                 if let Some(claim) = entry.claim.take() {
                     claim.fail(status);

@@ -80,7 +80,7 @@ impl Manager {
         }
         let path = Self::way_back(context.interface, envelope);
         // The answer was lost: it comes again.
-        let refused = self.find(&again).and_then(|id| self.connection(id)?.refusal());
+        let refused = self.find(again).and_then(|id| self.connection(id)?.refusal());
         let is_past =
             |past: &super::Past| past.remote_guid == guid && past.remote_id == remote_id && past.until > context.now;
         let past = self.past.iter().find(|past| is_past(past));

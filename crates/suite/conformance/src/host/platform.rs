@@ -14,7 +14,12 @@ use std::{
 
 use super::cable::{Impairments, Line};
 use crate::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
-use engine::{connection::{Fabric, Timeouts}, memory::FastTokens, nic::NicMode, wire::{Times as WireTimes, WireConfig}};
+use engine::{
+    connection::{Fabric, Timeouts},
+    memory::FastTokens,
+    nic::NicMode,
+    wire::{Times as WireTimes, WireConfig},
+};
 use host::{
     HostOs,
     machine::{Irql, Machine, current_irql, locks_held, lower, raise},
