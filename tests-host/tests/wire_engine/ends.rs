@@ -44,3 +44,23 @@ fn an_adapter_that_goes_takes_its_connections_along() {
         HELD
     });
 }
+
+#[test]
+fn a_wire_is_taken_away_before_its_connections_are_closed() {
+    run(on_cable(SEEDED, CLEAN), |s, platform| {
+        let pair = Pair::new(s)?;
+        pair.deliver(1, false)?;
+        pair.b.receive_done(1)?;
+        let wire = platform.devices()[0].wire().expect("a wire");
+        platform.devices()[0].port().unplug();
+        let before = wire.counters().frames_received;
+        pair.a.write(2, 0, 64, pair.b.remote(0), 0)?;
+        s.settle();
+        assert_eq!(wire.counters().frames_received, before, "nothing comes in any more");
+        // The write is not answered. The close ends it, and the other side hears of that.
+        pair.link.a.close()?;
+        is_done(&pair.a.initiated().take_one()?, 2, NtStatus::CANCELLED)?;
+        pair.link.b.core().wait_disconnect()?;
+        HELD
+    });
+}

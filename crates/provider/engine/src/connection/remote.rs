@@ -177,7 +177,10 @@ impl<O: Os> Remote<O> {
             }
             match Wire::connect(wire, &terms, addresses.local, addresses.peer, party) {
                 Ok(names) => state.names = names,
-                Err(status) => return Some((status, origin, listed)),
+                Err(status) => {
+                    port.counters.failed_to_connect();
+                    return Some((status, origin, listed));
+                }
             }
             connector.state.with(|connector_state| {
                 if !matches!(connector_state.stage, Stage::Starting) {
@@ -196,7 +199,6 @@ impl<O: Os> Remote<O> {
         });
         if let Some((status, ..)) = unused {
             this.let_go();
-            port.counters.failed_to_connect();
             return Err(status);
         }
         bound.keep();

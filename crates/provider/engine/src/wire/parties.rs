@@ -46,7 +46,8 @@ impl Parties {
     }
 
     fn place(&mut self, connection: u32) -> Option<&mut Place> {
-        let mask = self.places.len() - 1;
+        // There are no places any more once all were taken.
+        let mask = self.places.len().checked_sub(1)?;
         self.places.get_mut(connection as usize & mask)
     }
 
