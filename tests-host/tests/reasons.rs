@@ -142,6 +142,7 @@ const ELSEWHERE: &[(u16, &[&str])] = &[
     (10, &["NdkOperationTypeRead"]),
     (11, &["NdkOperationTypeBind", "NdkOperationTypeFastRegister"]),
     (13, &["NdkOperationTypeInvalidate", "NdkOperationTypeRead"]),
+    (14, &["NdkOperationTypeReceive", "NdkOperationTypeReceiveAndInvalidate"]),
     (21, &["NdkBind", "NdkFastRegister", "NdkInvalidate", "NdkRead", "NdkSendAndInvalidate", "NdkWrite"]),
     (23, &["NdkRead", "NdkSendAndInvalidate"]),
     (24, &["NdkSrqReceive"]),

@@ -306,7 +306,48 @@ fn a_rep_that_comes_again_is_answered_with_an_mra_and_then_with_an_rtu() {
     world.run(1_000);
     world.deaf[1] = false;
     world.wait_event(1, |kind| *kind == EventKind::Accepted(Ok(())));
-    assert_eq!(sent_by(&world, 0), [Attribute::Req, Attribute::Mra, Attribute::Rtu, Attribute::Rtu]);
+    assert_eq!(sent_by(&world, 0)[..4], [Attribute::Req, Attribute::Mra, Attribute::Rtu, Attribute::Rtu]);
+}
+
+#[test]
+fn a_rep_to_a_connection_that_is_gone_ends_the_accept() {
+    let mut world = World::new(26);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (connection, _) = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.accept(asked, b"");
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    // The REJ of the close is lost, and nothing is left of the connection.
+    world.deaf[1] = true;
+    world.close(0, connection);
+    world.run(1_000);
+    world.deaf[1] = false;
+    let event = world.wait_event(1, |kind| matches!(kind, EventKind::Accepted(_)));
+    assert_eq!(event.kind, EventKind::Accepted(Err(Refusal::Aborted)));
+    assert_eq!(sent_by(&world, 1), [Attribute::Rep; 2]);
+}
+
+#[test]
+fn an_rtu_that_was_lost_comes_again_although_the_peer_waits() {
+    let mut world = World::new(25);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (connection, _) = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.accept(asked, b"");
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    // The consumer thinks until the REP has come again, which an MRA answers.
+    world.run(6_000_000);
+    assert!(sent_by(&world, 0).contains(&Attribute::Mra));
+    world.deaf[1] = true;
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    stack.complete_connect(world.now, connection, memory).expect("a reply");
+    world.run(500_000);
+    world.deaf[1] = false;
+    let before = world.now;
+    world.wait_event(1, |kind| *kind == EventKind::Accepted(Ok(())));
+    assert!(world.now - before < 2_000_000, "{} microseconds", world.now - before);
+    world.run(20_000_000);
+    assert_eq!(sent_by(&world, 0).iter().filter(|sent| **sent == Attribute::Rtu).count(), 4);
 }
 
 #[test]
@@ -370,6 +411,30 @@ fn a_connect_that_is_rejected_after_the_reply_aborts_the_accept() {
     let (.., mad) = messages(frames).pop().expect("a REJ");
     let rej: &Rej = mad.message().expect("a REJ");
     assert_eq!((rej.message >> 6, rej.reason.get(), &rej.private[..2]), (1, 28, &b"no"[..]));
+}
+
+#[test]
+fn a_rej_that_was_lost_comes_again() {
+    for closed in [false, true] {
+        let mut world = World::new(24);
+        world.sides[1].stack.listen(None, PORT).expect("free");
+        world.ask(false, b"");
+        let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+        world.deaf[0] = true;
+        let Side { stack, memory, .. } = &mut world.sides[1];
+        stack.reject(world.now, asked, b"no", memory).expect("it waits");
+        if closed {
+            world.close(1, asked);
+        }
+        world.run(100_000);
+        world.deaf[0] = false;
+        let event = world.wait_event(0, |kind| matches!(kind, EventKind::Connected(_)));
+        assert_eq!(event.kind, EventKind::Connected(Err(Refusal::Rejected(Reason::CONSUMER))), "closed: {closed}");
+        assert_eq!(sent_by(&world, 0), [Attribute::Req; 2]);
+        let info = world.sides[0].stack.connection(event.connection).expect("it is there");
+        assert_eq!(info.private[..2], *b"no");
+        assert_eq!(world.sides[1].events, [], "it is asked once");
+    }
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub struct Connect<'call> {
 
 /// The first port that is picked.
 const EPHEMERAL: u16 = 49152;
+/// How often an RTU is sent again, unasked.
+const RTUS: u8 = 3;
 /// Microseconds between two looks for the peer's station.
 const LOOK: u64 = 100_000;
 
@@ -214,6 +216,7 @@ impl Manager {
         match connection.state {
             State::RequestSent => {}
             State::ReplyReceived => {
+                connection.asked_again = true;
                 self.ask_for_time(context.counters, id, Message::Rep);
                 return;
             }
@@ -262,15 +265,21 @@ impl Manager {
             return Err(CallError::WrongState);
         }
         connection.state = State::Established;
+        let was_asked_again = connection.asked_again;
         self.send_rtu(context.counters, id);
+        if was_asked_again && let Some(connection) = self.get_mut(id) {
+            // The peer has been asked for much time, and does not repeat its REP before that: a lost RTU would cost all of it.
+            let rtu = rtu(connection);
+            let deadline = context.now + connection.interval;
+            (connection.message, connection.retries, connection.deadline) = (rtu, RTUS, Some(deadline));
+            self.wake_at(deadline);
+        }
         Ok(())
     }
 
     fn send_rtu(&mut self, counters: &mut crate::Counters, id: u32) {
         let Some(connection) = self.connection(id) else { return };
-        let rtu =
-            Rtu { local_id: connection.wire_id().into(), remote_id: connection.remote_id.into(), private: [0; 224] };
-        self.send(counters, connection.path, Mad::new(Attribute::Rtu, connection.transaction, &rtu));
+        self.send(counters, connection.path, rtu(connection));
     }
 
     /// Asks once more, with another id: the peer has another connection with this one, or wants smaller packets. Only once.
@@ -289,6 +298,12 @@ impl Manager {
         self.send_until_answered(context.now, context.counters, id, mad);
         true
     }
+}
+
+/// The RTU of a connection.
+fn rtu(connection: &Connection) -> Mad {
+    let rtu = Rtu { local_id: connection.wire_id().into(), remote_id: connection.remote_id.into(), private: [0; 224] };
+    Mad::new(Attribute::Rtu, connection.transaction, &rtu)
 }
 
 /// The MTU that a REJ wants.

@@ -6,7 +6,7 @@ use crate::{
     mtu::Mtu,
     path::Path,
     psn::Psn,
-    wire::cm::{Mad, Message, Rej},
+    wire::cm::{Attribute, Mad, Message, Rej},
 };
 
 /// How many READs a side wants to serve and to have outstanding (NDKPI 7.7.3).
@@ -112,6 +112,11 @@ impl Connection {
             State::ReplyReceived => Message::Rep,
             _ => Message::Other,
         }
+    }
+
+    /// The REJ that the peer's REQ was answered with.
+    pub fn refusal(&self) -> Option<Mad> {
+        (self.message.attribute() == Some(Attribute::Rej)).then_some(self.message)
     }
 
     /// Keeps the peer's private data.

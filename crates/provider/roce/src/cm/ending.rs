@@ -212,7 +212,13 @@ impl Manager {
             }
             return;
         }
-        let Some(id) = self.meant(envelope, ours, theirs) else { return };
+        // A peer that has given the connection up, and cannot know its own id any more, answers the REP.
+        let of_nobody = || {
+            let connection = self.connection(ours).filter(|_| theirs == 0)?;
+            let fits = connection.state == State::ReplySent && connection.path.is_of(envelope);
+            fits.then_some(connection.id)
+        };
+        let Some(id) = self.meant(envelope, ours, theirs).or_else(of_nobody) else { return };
         let Some(connection) = self.get_mut(id) else { return };
         if connection.state != State::RequestSent {
             self.peer_left(context, id);

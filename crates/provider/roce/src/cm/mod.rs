@@ -92,6 +92,8 @@ struct Past {
     remote_guid: u64,
     remote_id: u32,
     until: u64,
+    /// The REJ that the peer's REQ was answered with, for the case that it was lost.
+    refusal: Option<Mad>,
 }
 
 /// A message to send once.
@@ -229,7 +231,10 @@ impl Manager {
             let past = Past {
                 remote_guid: connection.remote_guid,
                 remote_id: connection.remote_id,
-                until: context.now + timeout::of_code(connection.ack_timeout).unwrap_or(0) * 2,
+                // As long as packets may be about, and the peer's next REQ if it has not seen the answer to the last one.
+                until: context.now
+                    + (timeout::of_code(connection.ack_timeout).unwrap_or(0) * 2).max(connection.interval * 4),
+                refusal: connection.refusal(),
             };
             if self.past.is_full() {
                 self.past.pop();
@@ -252,6 +257,10 @@ impl Manager {
 
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop()
+    }
+
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
     }
 
     fn send(&mut self, counters: &mut Counters, path: Path, mad: Mad) {
@@ -380,7 +389,13 @@ impl Manager {
         let rej = Rej::new(connection.wire_id(), connection.remote_id, connection.rejected(), reason, information);
         let Some(rej) = connection::with_private(rej, private) else { return false };
         let mad = Mad::new(Attribute::Rej, connection.transaction, &rej);
-        self.send(counters, connection.path, mad);
+        let path = connection.path;
+        if connection.state == State::RequestReceived
+            && let Some(connection) = self.get_mut(id)
+        {
+            connection.message = mad;
+        }
+        self.send(counters, path, mad);
         true
     }
 

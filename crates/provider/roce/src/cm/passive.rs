@@ -79,13 +79,21 @@ impl Manager {
             return;
         }
         let path = Self::way_back(context.interface, envelope);
+        // The answer was lost: it comes again.
+        let refused = self.find(again).and_then(|id| self.connection(id)?.refusal());
+        let is_past =
+            |past: &super::Past| past.remote_guid == guid && past.remote_id == remote_id && past.until > context.now;
+        let past = self.past.iter().find(|past| is_past(past));
+        if let Some(refusal) = refused.or_else(|| past?.refusal) {
+            self.send(context.counters, path, refusal);
+            return;
+        }
+        let is_past = past.is_some();
         let refuse = |this: &mut Self, context: &mut Context<'_, A>, reason: Reason, information: &[u8]| {
             let rej = Rej::new(0, remote_id, Message::Req, reason, information);
             this.refuse(context.counters, path, transaction, &rej);
         };
-        let is_past =
-            |past: &super::Past| past.remote_guid == guid && past.remote_id == remote_id && past.until > context.now;
-        if self.past.iter().any(is_past) {
+        if is_past {
             refuse(self, context, Reason::STALE, &[]);
             return;
         }

@@ -17,12 +17,14 @@
 //! platform.finish().expect("nothing is left");
 //! ```
 
+mod cable;
 mod harness;
 mod interposed;
 mod memory;
 mod platform;
 mod tasks;
 
+pub use cable::{Impairments, Line};
 pub use harness::{Finished, Harness, Layer};
 pub use interposed::{Interposed, MakeHooks, run_behind};
 pub use memory::HostPinned;

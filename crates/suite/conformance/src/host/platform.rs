@@ -12,8 +12,14 @@ use std::{
     time::Duration,
 };
 
+use super::cable::{Impairments, Line};
 use crate::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
-use engine::{connection::Fabric, memory::FastTokens, nic::NicMode};
+use engine::{
+    connection::{Fabric, Timeouts},
+    memory::FastTokens,
+    nic::NicMode,
+    wire::{Times as WireTimes, WireConfig},
+};
 use host::{
     HostOs,
     machine::{Irql, Machine, current_irql, locks_held, lower, raise},
@@ -67,6 +73,8 @@ pub struct Setup {
     pub read_sge: Option<u32>,
     /// What fast registrations do to remote tokens.
     pub fast_tokens: FastTokens,
+    /// The first two adapters reach each other only by frames on a cable that does this to them.
+    pub wire: Option<Impairments>,
     /// Until when something that has to happen must have happened, in microseconds.
     pub patience: u64,
 }
@@ -86,6 +94,7 @@ impl Default for Setup {
             tokens: None,
             read_sge: None,
             fast_tokens: FastTokens::Stable,
+            wire: None,
             patience: 5_000_000,
         }
     }
@@ -94,10 +103,22 @@ impl Default for Setup {
 /// How long connections may take, in microseconds: short enough to be waited for.
 const TIMEOUT: u64 = 2_000_000;
 
+impl Setup {
+    /// How long connections may take. Who has an address is asked once in a second, and the question may be lost.
+    const fn timeout(&self) -> u64 {
+        if self.wire.is_some() { 4 * TIMEOUT } else { TIMEOUT }
+    }
+}
+
+/// The times of a wire: short ones, so that a few messages in a row can be lost before that.
+const TIMES: WireTimes =
+    WireTimes { response: 14, retries: 15, ack: 12, retry_count: 7, rnr_retry_count: 7, rnr_timer: 12 };
+
 /// A machine with SoftNDK's provider on it.
 pub struct HostPlatform {
     setup: Setup,
     devices: Vec<fallible::Arc<Device<HostOs>>>,
+    line: Line,
     machine: Machine,
     cancelled: Arc<AtomicBool>,
     verbose: AtomicBool,
@@ -146,7 +167,7 @@ impl HostPlatform {
         let machine = builder.dpc_byte_limit(MOST_COPIED).start();
         let os = if setup.watched_locks { HostOs::new(&machine) } else { HostOs::unwatched(&machine) };
         let fabric = Fabric::try_new(&os)?;
-        let mut devices = Vec::new();
+        let (mut devices, line) = (Vec::new(), Line::default());
         for number in 1..=setup.adapters {
             let mut config = Config {
                 addresses: Config::addresses_of(number),
@@ -163,16 +184,29 @@ impl HostPlatform {
             config.info.AdapterFlags &= !setup.without;
             config.max_tokens = setup.tokens.unwrap_or(config.max_tokens);
             config.info.MaxReadRequestSge = setup.read_sge.unwrap_or(config.info.MaxReadRequestSge);
-            config.timeouts.connect = TIMEOUT;
-            config.timeouts.establish = TIMEOUT;
-            config.timeouts.disconnect = TIMEOUT;
+            let timeout = setup.timeout();
+            config.timeouts = Timeouts { connect: timeout, establish: timeout, disconnect: timeout };
             setup.profile.limit(&mut config);
             adjust(&mut config);
-            devices.push(Device::try_new_on(&os, &fabric, config)?);
+            let Some(impairments) = setup.wire.filter(|_| number <= 2) else {
+                devices.push(Device::try_new_on(&os, &fabric, config)?);
+                continue;
+            };
+            // Neither is on the other's link.
+            config.link = number.into();
+            config.wire =
+                Some(WireConfig { seed: setup.seed, times: TIMES, ..WireConfig::new([2, 0, 0, 0, 0, number]) });
+            let (end, seed) = (usize::from(number) - 1, setup.seed.wrapping_add(number.into()));
+            let device = Device::try_new_with_cable(&os, &fabric, config, line.end(end, impairments, seed))?;
+            if let Some(wire) = device.wire() {
+                line.plug(end, wire);
+            }
+            devices.push(device);
         }
         Ok(Self {
             setup,
             devices,
+            line,
             machine,
             cancelled: Arc::default(),
             verbose: AtomicBool::new(false),
@@ -192,6 +226,11 @@ impl HostPlatform {
         &self.devices
     }
 
+    /// Pulls the cable: no frame arrives any more.
+    pub fn pull_cable(&self) {
+        self.line.pull();
+    }
+
     /// Prints what the suite logs to the standard error.
     pub fn set_verbose(&self, verbose: bool) {
         self.verbose.store(verbose, Relaxed);
@@ -209,8 +248,9 @@ impl HostPlatform {
     ///
     /// What is left.
     pub fn finish(self) -> Result<(), String> {
-        let Self { devices, machine, .. } = self;
+        let Self { devices, line, machine, .. } = self;
         machine.flush();
+        line.pull();
         for (number, device) in devices.iter().enumerate() {
             let references = fallible::Arc::references_now(device);
             if references != 1 {
@@ -338,7 +378,7 @@ impl Platform for HostPlatform {
     }
 
     fn timeouts(&self) -> Option<u64> {
-        Some(3 * TIMEOUT)
+        Some(3 * self.setup.timeout())
     }
 
     fn wait(&self, limit: u64, until: &dyn Fn() -> bool) -> bool {

@@ -1,0 +1,134 @@
+//! A cable between two adapters of one machine, which may lose, double, disorder and spoil frames.
+
+use std::{
+    boxed::Box,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    vec::Vec,
+};
+
+use engine::wire::{Cable, Wire};
+use host::HostOs;
+
+/// The type of frames that ask who has an address.
+const ARP: [u8; 2] = [0x08, 0x06];
+
+/// What a cable does to frames: each a chance in a thousand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Impairments {
+    /// Frames that are lost.
+    pub loss: u16,
+    /// Frames that come twice.
+    pub duplicates: u16,
+    /// Frames that come after the next one.
+    pub disorder: u16,
+    /// Frames of which one bit is another. Those of ARP are spared: only Ethernet's check sequence protects them, which no frame here has.
+    pub corruption: u16,
+}
+
+impl Impairments {
+    /// Each kind, so often.
+    #[must_use]
+    pub const fn all(per_mille: u16) -> Self {
+        Self { loss: per_mille, duplicates: per_mille, disorder: per_mille, corruption: per_mille }
+    }
+}
+
+/// Where the frames of an end go: a wire, once it is there and as long as it is.
+type Far = Arc<Mutex<Option<fallible::Arc<Wire<HostOs>>>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A cable of two ends.
+#[derive(Clone, Default)]
+pub struct Line([Far; 2]);
+
+impl Line {
+    /// The end of the wire `number`, which is 0 or 1. The seed decides what happens to which frame.
+    #[must_use]
+    pub fn end(&self, number: usize, impairments: Impairments, seed: u64) -> Box<dyn Cable> {
+        let fate = Fate { impairments, random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1, late: Vec::new() };
+        Box::new(End { far: self.0[1 - number % 2].clone(), fate: Mutex::new(fate) })
+    }
+
+    /// Plugs a wire in: frames of the other end come to it.
+    pub fn plug(&self, number: usize, wire: fallible::Arc<Wire<HostOs>>) {
+        *lock(&self.0[number % 2]) = Some(wire);
+    }
+
+    /// Pulls both ends out.
+    pub fn pull(&self) {
+        for far in &self.0 {
+            drop(lock(far).take());
+        }
+    }
+}
+
+struct End {
+    far: Far,
+    fate: Mutex<Fate>,
+}
+
+struct Fate {
+    impairments: Impairments,
+    random: u64,
+    /// A frame that comes after the next one.
+    late: Vec<u8>,
+}
+
+impl Fate {
+    /// A number that looks like chance (`xorshift64*`).
+    const fn draw(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
+    }
+
+    fn strikes(&mut self, per_mille: u16) -> bool {
+        per_mille > 0 && self.draw() % 1000 < per_mille.into()
+    }
+
+    /// What arrives when this frame is sent.
+    fn arriving(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
+        let Impairments { loss, duplicates, disorder, corruption } = self.impairments;
+        let late = mem::take(&mut self.late);
+        let mut arriving = Vec::new();
+        if !self.strikes(loss) {
+            let mut frame = frame.to_vec();
+            if frame.get(12..14) != Some(&ARP) && self.strikes(corruption) {
+                let bit = usize::try_from(self.draw()).unwrap_or(0) % (frame.len() * 8).max(1);
+                frame[bit / 8] ^= 1 << (bit % 8);
+            }
+            if self.strikes(duplicates) {
+                arriving.push(frame.clone());
+            }
+            if late.is_empty() && self.strikes(disorder) {
+                self.late = frame;
+            } else {
+                arriving.push(frame);
+            }
+        }
+        if !late.is_empty() {
+            arriving.push(late);
+        }
+        arriving
+    }
+}
+
+impl Cable for End {
+    fn send(&self, frame: &[u8]) {
+        // No lock of the host is held while the other wire works.
+        let Some(far) = lock(&self.far).clone() else { return };
+        let is_clean = lock(&self.fate).impairments == Impairments::default();
+        if is_clean {
+            return Wire::receive(&far, frame);
+        }
+        let arriving = lock(&self.fate).arriving(frame);
+        for frame in arriving {
+            Wire::receive(&far, &frame);
+        }
+    }
+}

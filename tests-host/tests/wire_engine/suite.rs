@@ -1,0 +1,113 @@
+//! The conformance suite between two adapters that reach each other by frames only: each case ends as in memory, or is listed with the
+//! reason.
+
+use std::collections::BTreeMap;
+
+use conformance::{
+    Outcome, Run, cases,
+    host::{Harness, Impairments, Scheduler, Setup},
+};
+use ndkpi::NDK_VERSION;
+
+use super::{CLEAN, on_cable};
+
+/// Cases that end otherwise, with the beginning of how, and why.
+const DIFFERENCES: &[(&str, &str, &str)] = &[
+    (
+        "invalidate.bad-token",
+        "observed: the send ends with STATUS_SUCCESS, the receive with STATUS_INVALID",
+        INVALIDATE,
+    ),
+    (
+        "invalidate.plain-region",
+        "observed: the send ends with STATUS_SUCCESS, the receive with STATUS_INVALID",
+        INVALIDATE,
+    ),
+    ("invalidate.token-of-another-domain", "observed: the receive ends with STATUS_INVALID_DEVICE_REQUEST", INVALIDATE),
+];
+
+const INVALIDATE: &str = "RoCEv2 7: the responder acknowledges the SEND, fails its receive, and ends the connection";
+
+/// Cases that may end otherwise, because it takes time until a message is there.
+const TIMING: &[(&str, &str, &str)] = &[
+    ("connect.passive-side-gives-up", "failed: NdkCompleteConnect: STATUS_SUCCESS", REJ),
+    ("connect.rejected-after-the-peer-gave-up", "failed: NdkReject by the active side: STATUS_SUCCESS", REJ),
+    ("object.requests-complete-once", "observed: ", "it counts what pends, and a connect over the wire pends longer"),
+];
+
+const REJ: &str = "the peer's REJ is still on its way; the disconnect event follows";
+
+/// Cases that may end otherwise on a cable that loses frames.
+const IMPAIRED: &[(&str, &str, &str)] = &[(
+    "overrun.unarmed",
+    "observed: callbacks: 1, none with an error",
+    "the messages that overrun the queue come later",
+)];
+
+/// Themes of cases in which a responder refuses a request. It says so once, before it ends the connection: if that NAK is lost, the
+/// requester learns of the end only.
+const REFUSED: [&str; 6] = ["access", "protection", "fast", "fast-register", "window", "invalidate"];
+
+fn setup(wire: bool, scheduler: Scheduler, impairments: Impairments) -> Setup {
+    let setup = on_cable(scheduler, impairments);
+    if wire { Setup { patience: 20_000_000, ..setup } } else { Setup { wire: None, ..setup } }
+}
+
+fn outcomes(setup: Setup, seed: u64) -> BTreeMap<&'static str, Outcome> {
+    let harness = Harness::new(setup);
+    let how = Run { version: NDK_VERSION::V2_1, seed, hostile: true };
+    cases::all().map(|case| (case.name, harness.run(case, how).outcome)).collect()
+}
+
+fn is_listed(list: &[(&str, &str, &str)], name: &str, seen: &str) -> bool {
+    list.iter().any(|(case, text, _)| *case == name && seen.starts_with(text))
+}
+
+/// The cases that end neither as in memory nor as `allows` says.
+fn unlike(
+    here: &BTreeMap<&str, Outcome>,
+    there: &BTreeMap<&str, Outcome>,
+    allows: impl Fn(&str, &str) -> bool,
+) -> Vec<String> {
+    let differ = here.iter().filter(|(name, outcome)| there[*name] != **outcome);
+    let unlisted = differ.filter(|(name, _)| !allows(name, &there[*name].to_string()));
+    unlisted.map(|(name, outcome)| format!("{name}\n  in memory: {outcome}\n  by frames: {}", there[name])).collect()
+}
+
+#[test]
+fn cases_end_as_in_memory() {
+    const SEEDED: Scheduler = Scheduler::Seeded { seed: 0, preemption: 10 };
+    for scheduler in [SEEDED, Scheduler::Threads] {
+        let here = outcomes(setup(false, scheduler, CLEAN), 1);
+        let there = outcomes(setup(true, scheduler, CLEAN), 1);
+        assert!(here.len() > 400, "{} cases", here.len());
+        let wrong =
+            unlike(&here, &there, |name, seen| is_listed(DIFFERENCES, name, seen) || is_listed(TIMING, name, seen));
+        assert!(wrong.is_empty(), "{} of {}, {scheduler:?}:\n{}", wrong.len(), here.len(), wrong.join("\n"));
+        for (name, text, why) in DIFFERENCES {
+            let seen = there[name].to_string();
+            assert!(seen.starts_with(text), "{name} is not as listed ({why}): {seen}");
+        }
+    }
+}
+
+#[test]
+fn cases_end_as_in_memory_on_a_spoilt_cable() {
+    const SEEDED: Scheduler = Scheduler::Seeded { seed: 0, preemption: 10 };
+    let kinds = [
+        Impairments { loss: 20, ..CLEAN },
+        Impairments { duplicates: 50, disorder: 50, ..CLEAN },
+        Impairments { corruption: 20, ..CLEAN },
+        Impairments::all(10),
+    ];
+    for (seed, impairments) in (1..).zip(kinds) {
+        let here = outcomes(setup(false, SEEDED, CLEAN), seed);
+        let there = outcomes(setup(true, SEEDED, impairments), seed);
+        let wrong = unlike(&here, &there, |name, seen| {
+            let theme = name.split('.').next().unwrap_or(name);
+            let is_lost_nak = REFUSED.contains(&theme) && seen.contains("STATUS_IO_TIMEOUT");
+            is_lost_nak || [DIFFERENCES, TIMING, IMPAIRED].iter().any(|list| is_listed(list, name, seen))
+        });
+        assert!(wrong.is_empty(), "{} of {}, {impairments:?}:\n{}", wrong.len(), here.len(), wrong.join("\n"));
+    }
+}
