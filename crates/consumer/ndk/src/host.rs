@@ -8,6 +8,8 @@ use core::{
 use std::{format, string::String, vec::Vec};
 
 use engine::connection::Fabric;
+pub use engine::wire::{Cable, Counters, WireConfig};
+use engine::wire::Wire;
 use fallible::{Arc, try_box};
 use host::{
     HostOs, PinnedBuffer,
@@ -134,6 +136,116 @@ impl Loopback {
         // The last reference: no adapter is open. Dropping it stops the machine.
         drop(machine);
         Ok(())
+    }
+}
+
+/// An adapter on a wire: it reaches what is at the other end of a [`Cable`].
+///
+/// Frames leave by the cable, and come in by a [`Plug`].
+///
+/// ```
+/// use ndk::host::{Cable, WireConfig, Wired};
+///
+/// /// Leads nowhere.
+/// struct Nowhere;
+///
+/// impl Cable for Nowhere {
+///     fn send(&self, _frame: &[u8]) {}
+/// }
+///
+/// # fn main() -> Result<(), ndk::NtStatus> {
+/// let config = provider::Config { wire: Some(WireConfig::new([2, 0, 0, 0, 0, 1])), ..Default::default() };
+/// let wired = Wired::start(config, Box::new(Nowhere))?;
+/// let plug = wired.plug();
+/// plug.receive(b"what no station sends");
+/// assert_eq!(wired.counters().frames_received, 1);
+/// let adapter = wired.open()?;
+/// assert_eq!(adapter.info().MaxCallerData, 56);
+/// drop(adapter);
+/// wired.finish().expect("everything is closed");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Wired {
+    loopback: Loopback,
+    plug: Plug,
+}
+
+/// The way of frames into an adapter. Once the adapter has gone they are dropped.
+#[derive(Clone)]
+pub struct Plug(Arc<Wire<HostOs>>);
+
+impl Plug {
+    /// A frame has come: an Ethernet frame without its check sequence. Any bytes may be one.
+    pub fn receive(&self, frame: &[u8]) {
+        Wire::receive(&self.0, frame);
+    }
+}
+
+impl Wired {
+    /// Starts a machine of threads with one adapter. `config` has a wire.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_INVALID_PARAMETER` if there is no wire in `config`.
+    pub fn start(config: Config, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
+        Self::with(Machine::threads().start(), config, cable)
+    }
+
+    /// [`Wired::start`] on a machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`Wired::start`].
+    pub fn with(machine: Machine, config: Config, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
+        let os = HostOs::new(&machine);
+        let device = Device::try_new_with_cable(&os, &Fabric::try_new(&os)?, config, cable)?;
+        let plug = Plug(device.wire().ok_or(NtStatus::INTERNAL_ERROR)?);
+        let mut devices = Vec::new();
+        devices.push(device);
+        Ok(Self { loopback: Loopback { devices, machine: Arc::try_new(machine)? }, plug })
+    }
+
+    /// Opens the adapter with the newest version.
+    ///
+    /// # Errors
+    ///
+    /// The provider's status.
+    pub fn open(&self) -> Result<Adapter, NtStatus> {
+        self.loopback.open(0)
+    }
+
+    /// The way of frames into the adapter.
+    #[must_use]
+    pub fn plug(&self) -> Plug {
+        self.plug.clone()
+    }
+
+    /// What the wire has counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.plug.0.counters()
+    }
+
+    /// The device behind the adapter.
+    #[must_use]
+    pub fn device(&self) -> &Arc<Device<HostOs>> {
+        &self.loopback.devices[0]
+    }
+
+    /// The machine, with its clock and processors.
+    #[must_use]
+    pub fn machine(&self) -> &MachineRef {
+        self.loopback.machine()
+    }
+
+    /// As [`Loopback::finish`].
+    ///
+    /// # Errors
+    ///
+    /// A description of what is still open.
+    pub fn finish(self) -> Result<(), String> {
+        self.loopback.finish()
     }
 }
 

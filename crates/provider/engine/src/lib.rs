@@ -32,7 +32,9 @@
 //! assert_eq!(ArmType::merge(Some(ArmType::Any), ArmType::Errors), ArmType::Any);
 //! ```
 //!
-//! Locks, in the order they are taken: a QP's send queue, the receive queue of its peer, a completion queue. The locks of
+//! A queue pair's peer is on this machine, as above, or on another one ([`wire`]).
+//!
+//! Locks, in the order they are taken: a wire, a QP's send queue, the receive queue of its peer, a completion queue. The locks of
 //! links and memory tables are leaves. No lock is held while a client is called.
 
 #![no_std]
@@ -51,6 +53,7 @@ pub mod qp;
 pub mod ring;
 pub mod slab;
 mod sync;
+pub mod wire;
 
 pub use nic::Nic;
 /// Status codes. They are those of Windows, so that no layer translates them.

@@ -146,6 +146,15 @@ impl TrafficCounters {
     }
 }
 
+impl TrafficCounters {
+    /// Counts what has come in from another machine, or gone out to it.
+    pub fn count_remote(&self, done: Budget, is_incoming: bool) {
+        let direction = if is_incoming { &self.incoming } else { &self.outgoing };
+        direction.octets.fetch_add(done.bytes as u64, Ordering::Relaxed);
+        direction.frames.fetch_add(done.requests.into(), Ordering::Relaxed);
+    }
+}
+
 /// A loopback NIC.
 pub struct Nic<O: Os> {
     os: O,

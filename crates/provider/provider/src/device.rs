@@ -1,5 +1,6 @@
 //! One adapter: its limits, its NIC, and the `NDK_ADAPTER`s that are open on it.
 
+use alloc::boxed::Box;
 use core::{
     net::{Ipv4Addr, Ipv6Addr},
     sync::atomic::{AtomicU32, Ordering},
@@ -12,6 +13,7 @@ use engine::{
     mistake,
     nic::{NicMode, NicRules, NotReady},
     os::Event,
+    wire::{Cable, MAX_CALLEE_DATA, MAX_CALLER_DATA, Network, Wire, WireConfig},
 };
 use fallible::Arc;
 use ndkpi::{
@@ -61,6 +63,9 @@ pub struct Config {
     pub link: u32,
     /// The adapter's addresses.
     pub addresses: [Option<InterfaceAddress>; MAX_ADDRESSES],
+    /// The way to other machines, if the adapter has one: it reaches addresses there that no adapter of its link has. Needs a cable
+    /// ([`Device::try_new_with_cable`]); without one it means nothing.
+    pub wire: Option<WireConfig>,
     /// The most connection requests that a listener holds.
     pub backlog: u32,
     /// How long connections may take to be established and to end.
@@ -130,6 +135,7 @@ impl Default for Config {
             fast_tokens: FastTokens::Stable,
             link: 0,
             addresses: Self::addresses_of(1),
+            wire: None,
             backlog: 128,
             timeouts: Timeouts { connect: 10_000_000, establish: 10_000_000, disconnect: 10_000_000 },
             nic: NicMode::Deferred,
@@ -224,6 +230,7 @@ struct PortGuard<O: NdkOs>(Arc<Port<O>>);
 impl<O: NdkOs> Drop for PortGuard<O> {
     fn drop(&mut self) {
         self.0.detach();
+        self.0.unplug();
     }
 }
 
@@ -262,11 +269,46 @@ impl<O: NdkOs> Device<O> {
     /// `STATUS_INVALID_ADDRESS` for an address that no adapter can have, `STATUS_SHARING_VIOLATION` for one that another adapter
     /// of the link has, `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new_on(os: &O, fabric: &Arc<Fabric<O>>, config: Config) -> Result<Arc<Self>, NtStatus> {
+        Self::make(os, fabric, config, None)
+    }
+
+    /// Makes an adapter whose [wire](Config::wire) ends in `cable`. A message of a connection manager has room for less private data
+    /// than the adapter might allow otherwise, so the limits of that are lowered.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::try_new_on`]; `STATUS_INVALID_PARAMETER` if the configuration has no wire.
+    pub fn try_new_with_cable(
+        os: &O,
+        fabric: &Arc<Fabric<O>>,
+        mut config: Config,
+        cable: Box<dyn Cable>,
+    ) -> Result<Arc<Self>, NtStatus> {
+        let wire = config.wire.ok_or(NtStatus::INVALID_PARAMETER)?;
+        config.info.MaxCallerData = config.info.MaxCallerData.min(MAX_CALLER_DATA);
+        config.info.MaxCalleeData = config.info.MaxCalleeData.min(MAX_CALLEE_DATA);
+        let network = |address: InterfaceAddress| Network { address: address.address, prefix: address.prefix };
+        let networks = config.addresses.iter().flatten().map(|address| network(*address));
+        let mut all = [Network { address: Ipv4Addr::UNSPECIFIED.into(), prefix: 32 }; MAX_ADDRESSES];
+        let count = all.iter_mut().zip(networks).map(|(place, network)| *place = network).count();
+        let wire = Wire::try_new(os, wire, &all[..count], cable)?;
+        Self::make(os, fabric, config, Some(wire))
+    }
+
+    fn make(
+        os: &O,
+        fabric: &Arc<Fabric<O>>,
+        config: Config,
+        wire: Option<Arc<Wire<O>>>,
+    ) -> Result<Arc<Self>, NtStatus> {
         let port = Port::try_new_on_link(fabric, config.link, config.connection_limits(), config.timeouts)?;
         // Dropped, unless the device is made: the fabric forgets the addresses then.
         let port = PortGuard(port);
         for address in config.addresses.iter().flatten() {
             port.0.add_address(*address)?;
+        }
+        if let Some(wire) = wire {
+            Port::plug(&port.0, wire)?;
         }
         Arc::try_new(Self {
             os: os.clone(),
@@ -343,6 +385,12 @@ impl<O: NdkOs> Device<O> {
     #[must_use]
     pub const fn port(&self) -> &Arc<Port<O>> {
         &self.port.0
+    }
+
+    /// The way to other machines, if there is one. Whatever has its frames passes them to [`Wire::receive`].
+    #[must_use]
+    pub fn wire(&self) -> Option<Arc<Wire<O>>> {
+        self.port().wire()
     }
 
     /// The counters of the adapter (`NDIS-NDK 3`).

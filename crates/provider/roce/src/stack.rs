@@ -280,6 +280,12 @@ impl Stack {
         self.manager.event()
     }
 
+    /// Returns true if [`event`](Self::event) has one.
+    #[must_use]
+    pub fn has_event(&self) -> bool {
+        self.manager.has_event()
+    }
+
     /// What is known about a connection.
     #[must_use]
     pub fn connection(&self, id: u32) -> Option<ConnectionInfo<'_>> {

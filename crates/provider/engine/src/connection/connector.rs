@@ -12,8 +12,9 @@ use super::{
     endpoint::Endpoint,
     listener::BacklogSlot,
     parameters::PrivateData,
+    remote::{Party, Remote},
     shared_endpoint::SharedUse,
-    state::{Connection, Role},
+    state::{Connection, Ends, Role},
 };
 use crate::{
     os::{Dpc, Os, Routine, SpinLock},
@@ -54,6 +55,8 @@ pub(super) enum Stage<O: Os> {
     Starting,
     /// It is one side of a connection.
     Connection(Arc<Connection<O>>, Role),
+    /// It is this side of a connection with another machine.
+    Remote(Arc<Remote<O>>),
     /// It is closed.
     Closed,
 }
@@ -109,12 +112,21 @@ impl<O: Os> Connector<O> {
     }
 
     /// Makes the new connector stand for a request that came over a listener.
-    pub(super) fn receive(this: &Arc<Self>, connection: Arc<Connection<O>>, slot: BacklogSlot<O>) {
-        connection.receive(this);
+    pub(super) fn receive(this: &Arc<Self>, request: Party<O>, slot: BacklogSlot<O>) {
+        let stage = match request {
+            Party::Here(connection) => {
+                connection.receive(this);
+                Stage::Connection(connection, Role::Passive)
+            }
+            Party::Elsewhere(remote) => {
+                remote.receive(this);
+                Stage::Remote(remote)
+            }
+        };
         this.state.with(|state| {
             state.origin = Some(Origin::Listener(slot.listener().clone()));
             state.slot = Some(slot);
-            state.stage = Stage::Connection(connection, Role::Passive);
+            state.stage = stage;
         });
     }
 
@@ -127,8 +139,10 @@ impl<O: Os> Connector<O> {
             (core::mem::replace(&mut state.stage, Stage::Closed), state.slot.take())
         });
         drop(slot);
-        if let Stage::Connection(connection, role) = stage {
-            Connection::leave(&connection, role);
+        match stage {
+            Stage::Connection(connection, role) => Connection::leave(&connection, role),
+            Stage::Remote(remote) => Remote::leave(&remote),
+            Stage::Idle | Stage::Starting | Stage::Closed => {}
         }
     }
 
@@ -145,6 +159,9 @@ impl<O: Os> Connector<O> {
         if let Some((connection, role)) = self.connection() {
             return connection.data(role, into);
         }
+        if let Some(remote) = self.remote() {
+            return remote.data(into);
+        }
         self.state.with(|state| {
             let required = state.refusal.as_ref().ok_or(NtStatus::CONNECTION_INVALID)?.copy_to(into);
             Ok(ConnectionData { reads: super::ReadLimits::default(), required })
@@ -157,8 +174,7 @@ impl<O: Os> Connector<O> {
     ///
     /// `STATUS_CONNECTION_INVALID` if it was never connecting, or its connect has failed.
     pub fn local_address(&self) -> Result<SocketAddr, NtStatus> {
-        let (connection, role) = self.connection().ok_or(NtStatus::CONNECTION_INVALID)?;
-        Ok(connection.addresses[role].local)
+        Ok(self.ends()?.local)
     }
 
     /// Returns the address on the other side.
@@ -167,8 +183,15 @@ impl<O: Os> Connector<O> {
     ///
     /// As [`Connector::local_address`].
     pub fn peer_address(&self) -> Result<SocketAddr, NtStatus> {
-        let (connection, role) = self.connection().ok_or(NtStatus::CONNECTION_INVALID)?;
-        Ok(connection.addresses[role].peer)
+        Ok(self.ends()?.peer)
+    }
+
+    fn ends(&self) -> Result<Ends, NtStatus> {
+        self.state.with(|state| match &state.stage {
+            Stage::Connection(connection, role) => Ok(connection.addresses[*role]),
+            Stage::Remote(remote) => Ok(remote.addresses),
+            Stage::Idle | Stage::Starting | Stage::Closed => Err(NtStatus::CONNECTION_INVALID),
+        })
     }
 
     pub(super) const fn port(&self) -> &Arc<Port<O>> {
@@ -195,6 +218,14 @@ impl<O: Os> Connector<O> {
         })
     }
 
+    /// The connection with another machine, if it is that.
+    pub(super) fn remote(&self) -> Option<Arc<Remote<O>>> {
+        self.state.with(|state| match &state.stage {
+            Stage::Remote(remote) => Some(remote.clone()),
+            _ => None,
+        })
+    }
+
     /// The consumer has accepted or rejected: the request no longer counts towards the backlog.
     pub(super) fn decided(&self) {
         // The slot is given back after the lock is released.
@@ -217,7 +248,8 @@ impl<O: Os> Connector<O> {
             state.refusal = data;
             state.delivery.answer(ConnectorRequest::Connect, status);
             // A connector that was closed meanwhile stays so.
-            matches!(state.stage, Stage::Connection(..)).then(|| core::mem::replace(&mut state.stage, Stage::Idle))
+            matches!(state.stage, Stage::Connection(..) | Stage::Remote(_))
+                .then(|| core::mem::replace(&mut state.stage, Stage::Idle))
         });
         this.dpc.queue(this);
         drop(connection);
@@ -253,14 +285,8 @@ impl<O: Os> Connector<O> {
     /// Handles what the queue pair has told, then tells the client what there is to tell: a bounded number of calls.
     fn run(this: &Arc<Self>) {
         let events = this.link_events.swap(0, Ordering::AcqRel);
-        if events != 0
-            && let Some((connection, role)) = this.connection()
-        {
-            if events & link_event::UNLINKED != 0 {
-                Connection::broken(&connection);
-            } else {
-                Connection::drained(&connection, role);
-            }
+        if events != 0 {
+            this.follow_link(events & link_event::UNLINKED != 0);
         }
         for _ in 0..EVENTS_PER_RUN {
             match this.state.with(|state| state.delivery.begin()) {
@@ -273,6 +299,25 @@ impl<O: Os> Connector<O> {
             }
         }
         this.dpc.queue(this);
+    }
+}
+
+impl<O: Os> Connector<O> {
+    /// The queue pair has lost its peer, or everything that was posted before the disconnect has ended.
+    fn follow_link(&self, is_unlinked: bool) {
+        if let Some((connection, role)) = self.connection() {
+            if is_unlinked {
+                Connection::broken(&connection);
+            } else {
+                Connection::drained(&connection, role);
+            }
+        } else if let Some(remote) = self.remote() {
+            if is_unlinked {
+                Remote::broken(&remote);
+            } else {
+                Remote::drained(&remote);
+            }
+        }
     }
 }
 
@@ -388,6 +433,8 @@ impl<O: Os> Routine for RequestTimeout<O> {
     fn run(connector: &Arc<Connector<O>>) {
         if let Some((connection, role)) = connector.connection() {
             Connection::expired(&connection, role);
+        } else if let Some(remote) = connector.remote() {
+            Remote::expired(&remote);
         }
     }
 }

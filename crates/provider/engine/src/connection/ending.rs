@@ -212,24 +212,15 @@ impl<O: Os> ConnectionState<O> {
     fn tell(&mut self, role: Role, ending: Ending) {
         let Some(end) = &mut self.ends[role] else { return };
         if end.take_pending(ConnectorRequest::Disconnect) {
-            let status = match ending {
-                Ending::Graceful => NtStatus::SUCCESS,
-                Ending::Cut(by) if by == role => NtStatus::IO_TIMEOUT,
-                _ => NtStatus::CONNECTION_ABORTED,
-            };
-            Connector::answer(&end.connector, ConnectorRequest::Disconnect, status);
+            Connector::answer(&end.connector, ConnectorRequest::Disconnect, ending.answer(role));
             mistake!(
                 IndicationOfOwnDisconnect => Connector::indicate(&end.connector, DisconnectReason::Disconnected)
             );
             return;
         }
-        let reason = match ending {
-            Ending::Graceful => DisconnectReason::Disconnected,
-            Ending::Cut(_) => DisconnectReason::TimedOut,
-            Ending::Lost(reason) => reason,
-            Ending::NotInTime | Ending::Abandoned(_) => return,
-        };
-        Connector::indicate(&end.connector, reason);
+        if let Some(reason) = ending.reason() {
+            Connector::indicate(&end.connector, reason);
+        }
     }
 }
 

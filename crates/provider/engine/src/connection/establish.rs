@@ -7,6 +7,7 @@ use super::{
     Connector, ConnectorRequest, ReadLimits,
     listing::ListedConnection,
     parameters::PrivateData,
+    remote::Party,
     state::{Connection, ConnectionState, End, Ending, Phase, Role, Sides},
 };
 use crate::{
@@ -45,7 +46,7 @@ impl<O: Os> Connection<O> {
         let port = &this.ports.passive;
         // What is not used is dropped after the lock is released.
         let unused = this.state.with(|state| {
-            if let Err(status) = state.acceptable().and_then(|()| acceptance.listed.attach(this)) {
+            if let Err(status) = state.acceptable().and_then(|()| acceptance.listed.attach(Party::Here(this.clone()))) {
                 return Err((status, acceptance));
             }
             let Some(end) = &mut state.ends.passive else { return Err((NtStatus::CONNECTION_INVALID, acceptance)) };
@@ -198,10 +199,10 @@ impl<O: Os> ConnectionState<O> {
 
 /// A connect that has failed, and everything that it held.
 pub(super) struct FailedConnect<O: Os> {
-    end: End<O>,
-    status: NtStatus,
+    pub end: End<O>,
+    pub status: NtStatus,
     /// What the passive side said about it.
-    data: Option<PrivateData>,
+    pub data: Option<PrivateData>,
 }
 
 impl<O: Os> FailedConnect<O> {

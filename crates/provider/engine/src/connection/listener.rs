@@ -7,11 +7,12 @@ use fallible::{Arc, try_box};
 use ntstatus::NtStatus;
 
 use super::{
-    Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, Port, endpoint::Endpoint, state::Connection,
+    Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, Port, endpoint::Endpoint, remote::Party,
 };
 use crate::{
     mistake,
     os::{Dpc, Os, Routine, SpinLock},
+    wire::Wire,
 };
 
 /// The most connect events that one run of the DPC delivers before it queues itself again.
@@ -36,7 +37,7 @@ struct State<O: Os> {
     paused: bool,
     closed: bool,
     /// Requests whose event is still to come. Has room for one from each slot of the backlog.
-    queue: VecDeque<(Arc<Connection<O>>, BacklogSlot<O>)>,
+    queue: VecDeque<(Party<O>, BacklogSlot<O>)>,
     /// Slots of the backlog that are taken.
     taken_slots: u32,
     /// An event is being delivered.
@@ -79,6 +80,7 @@ impl<O: Os> Listener<O> {
     /// `STATUS_INVALID_DEVICE_STATE` if it listens already.
     pub fn listen(this: &Arc<Self>, address: SocketAddr) -> Result<(), NtStatus> {
         let endpoint = Port::open_listed_endpoint(&this.port, address, EndpointKind::Listener, this.owner)?;
+        let local = endpoint.local();
         // An endpoint that is not used is given up after the lock is released.
         let unused = this.state.with(|state| {
             if state.closed || state.endpoint.is_some() {
@@ -88,7 +90,14 @@ impl<O: Os> Listener<O> {
             state.endpoint = Some(endpoint);
             None
         });
-        if unused.is_some() { Err(NtStatus::INVALID_DEVICE_STATE) } else { Ok(()) }
+        if unused.is_some() {
+            return Err(NtStatus::INVALID_DEVICE_STATE);
+        }
+        let Some(wire) = this.port.wire() else { return Ok(()) };
+        Wire::listen(&wire, local).inspect_err(|_| {
+            let endpoint = this.state.with(|state| state.endpoint.take());
+            drop(endpoint.as_ref().map(Endpoint::stop_listening));
+        })
     }
 
     /// The address at which it listens.
@@ -104,7 +113,14 @@ impl<O: Os> Listener<O> {
     /// Pauses connect events, or lets them come again (`NDKPI 7.7.8`). While paused, requests are refused as if nobody
     /// listened. An event that is being delivered at this moment goes on.
     pub fn pause(&self, paused: bool) {
-        self.state.with(|state| state.paused = mistake!(PauseIgnored => false, else paused));
+        let paused = mistake!(PauseIgnored => false, else paused);
+        let local = self.state.with(|state| {
+            state.paused = paused;
+            state.endpoint.as_ref().map(Endpoint::local)
+        });
+        if let (Some(wire), Some(local)) = (self.port.wire(), local) {
+            Wire::pause(&wire, local, paused);
+        }
     }
 
     /// Closes the listener: from now on it refuses connections (`NDKPI 7.8`). Its endpoint stays in use until the connectors
@@ -112,10 +128,14 @@ impl<O: Os> Listener<O> {
     /// event is being delivered, the listener has ended when this returns and the caller gives its reference back.
     pub fn close(this: &Arc<Self>) {
         mistake!(ClosedListenerAccepts => return);
-        let (listed, waits) = this.state.with(|state| {
+        let (listed, local, waits) = this.state.with(|state| {
             state.closed = true;
-            (state.endpoint.as_ref().map(Endpoint::stop_listening), !state.queue.is_empty())
+            let listed = state.endpoint.as_ref().map(Endpoint::stop_listening);
+            (listed, state.endpoint.as_ref().map(Endpoint::local), !state.queue.is_empty())
         });
+        if let (Some(wire), Some(local)) = (this.port.wire(), local) {
+            Wire::stop_listening(&wire, local);
+        }
         // What the table of ports held is dropped after the lock is released.
         drop(listed);
         if waits {
@@ -176,9 +196,9 @@ impl<O: Os> State<O> {
         if self.delivering {
             return None;
         }
-        let (connection, slot) = self.queue.pop_front()?;
+        let (request, slot) = self.queue.pop_front()?;
         self.delivering = true;
-        Some((Incoming { connection, slot: Some(slot) }, !self.closed && !self.paused))
+        Some((Incoming { request, slot: Some(slot) }, !self.closed && !self.paused))
     }
 
     /// Ends the delivery of an event. Returns true if there are more requests.
@@ -210,9 +230,9 @@ impl<O: Os> BacklogSlot<O> {
     }
 
     /// Queues the connect event of the request in this slot.
-    pub fn fill(self, connection: Arc<Connection<O>>) {
+    pub fn fill(self, request: Party<O>) {
         let listener = self.listener.clone();
-        listener.state.with(|state| state.queue.push_back((connection, self)));
+        listener.state.with(|state| state.queue.push_back((request, self)));
         listener.dpc.queue(&listener);
     }
 }
@@ -225,7 +245,7 @@ impl<O: Os> Drop for BacklogSlot<O> {
 
 /// A connection request that no connector stands for yet. Dropping it refuses the connection.
 pub struct Incoming<O: Os> {
-    connection: Arc<Connection<O>>,
+    request: Party<O>,
     slot: Option<BacklogSlot<O>>,
 }
 
@@ -239,21 +259,21 @@ impl<O: Os> Incoming<O> {
         let Some(slot) = &self.slot else { return Err(NtStatus::CONNECTION_INVALID) };
         let connector = Connector::try_new(slot.listener.port(), slot.listener.owner(), client)?;
         if let Some(slot) = self.slot.take() {
-            Connector::receive(&connector, self.connection.clone(), slot);
+            Connector::receive(&connector, self.request.clone(), slot);
         }
         Ok(connector)
     }
 
     /// Returns true if the active side still waits for an answer.
     fn is_wanted(&self) -> bool {
-        self.connection.is_requested()
+        self.request.is_requested()
     }
 }
 
 impl<O: Os> Drop for Incoming<O> {
     fn drop(&mut self) {
         if self.slot.take().is_some() {
-            Connection::refuse(&self.connection);
+            self.request.refuse();
         }
     }
 }

@@ -9,7 +9,7 @@ use core::net::SocketAddr;
 use fallible::Arc;
 use ntstatus::NtStatus;
 
-use super::{Owner, Port, state::Connection};
+use super::{Owner, Port, remote::Party};
 use crate::{
     os::{Os, SpinLock},
     slab::Slab,
@@ -80,7 +80,7 @@ impl<O: Os> Connections<O> {
 pub(super) struct ConnectionRow<O: Os> {
     entry: ConnectionEntry,
     active: bool,
-    connection: Option<Arc<Connection<O>>>,
+    connection: Option<Party<O>>,
 }
 
 impl<O: Os> ConnectionRow<O> {
@@ -88,7 +88,7 @@ impl<O: Os> ConnectionRow<O> {
         self.active.then_some(self.entry)
     }
 
-    pub fn connection(&self) -> Option<Arc<Connection<O>>> {
+    pub fn connection(&self) -> Option<Party<O>> {
         self.connection.clone()
     }
 }
@@ -116,16 +116,18 @@ impl<O: Os> ListedConnection<O> {
     /// # Errors
     ///
     /// `STATUS_DEVICE_REMOVED` if the adapter has gone, or has no power.
-    pub fn attach(&self, connection: &Arc<Connection<O>>) -> Result<(), NtStatus> {
-        self.port.connections.with(|list| {
+    pub fn attach(&self, connection: Party<O>) -> Result<(), NtStatus> {
+        // What is not used is dropped after the lock is released.
+        let unused = self.port.connections.with(|list| {
             if list.shut || list.suspended {
-                return Err(NtStatus::DEVICE_REMOVED);
+                return Err(connection);
             }
             if let Some(row) = list.rows.get_mut(self.number) {
-                row.connection = Some(connection.clone());
+                row.connection = Some(connection);
             }
             Ok(())
-        })
+        });
+        unused.map_err(|_| NtStatus::DEVICE_REMOVED)
     }
 
     /// The connection is established.

@@ -10,12 +10,15 @@
 //!
 //! A [`Port`] is an adapter's place on the [`Fabric`]; the number that tells endpoints of one address apart is a port number.
 //!
+//! A port may have a [wire](crate::wire). A connect to an address that no port of its link has goes there, and the connection has one
+//! connector here (`remote`); listeners take requests from both.
+//!
 //! Nothing here is on the data path. A connection links two queue pairs ([`Qp::link`](crate::qp::Qp::link)). After that it
 //! only learns of the end of that link.
 //!
 //! # Locks
 //!
-//! The lock of a connection comes first. Under it the locks of its connectors may be taken, one at a time, and those of queue
+//! The lock of a connection comes first; that of a wire may be taken under it. Under it the locks of its connectors may be taken, one at a time, and those of queue
 //! pairs' links and of listings. The state of a listener comes before the port table of an address, and a port's own addresses
 //! before those of the fabric. All others are leaves. No lock is held while a client is called, or while something is dropped
 //! that may be the last reference to an object of this layer.
@@ -40,7 +43,7 @@
 //! | scope id of an IPv6 address | counts for addresses of fe80::/10 only. Zero says nothing; another one must be that of the adapter's own interface, and is told as it is there. `STATUS_INVALID_ADDRESS` for a local address, `STATUS_NETWORK_UNREACHABLE` for a remote one; `STATUS_CONNECTION_REFUSED` if an adapter that knows no number of its own listens in another zone |
 //! | the same address on two adapters | legal on different links; on one link `STATUS_SHARING_VIOLATION` |
 //! | remote address that is a wildcard, multicast, broadcast, or has port 0 | `STATUS_INVALID_ADDRESS` |
-//! | no adapter of the link has the remote address | `STATUS_HOST_UNREACHABLE` if one is in its network, else `STATUS_NETWORK_UNREACHABLE` |
+//! | no adapter of the link has the remote address, and the port has no wire | `STATUS_HOST_UNREACHABLE` if one is in its network, else `STATUS_NETWORK_UNREACHABLE` |
 //! | remote address of the other family | `STATUS_NETWORK_UNREACHABLE` |
 //! | connect from a port that a connection to the same remote address has | `STATUS_SHARING_VIOLATION`; `STATUS_ADDRESS_ALREADY_EXISTS` only over a shared endpoint |
 //! | until when a pair of addresses exists | until its active connector is closed, like the endpoint |
@@ -71,6 +74,7 @@ mod listener;
 mod listing;
 mod parameters;
 mod port;
+mod remote;
 mod requests;
 mod shared_endpoint;
 mod state;

@@ -13,11 +13,12 @@ use super::{
     endpoint::{Endpoint, LocalAddress},
     listing::{self, ConnectionRow, Connections},
     parameters::scope_of,
-    state::Connection,
+    remote::{self, Party},
 };
 use crate::{
     os::{Os, SpinLock},
     slab::Slab,
+    wire::Wire,
 };
 
 /// An adapter's place on a [`Fabric`]: its addresses, limits, counters and listings.
@@ -28,6 +29,7 @@ pub struct Port<O: Os> {
     limits: ConnectionLimits,
     timeouts: Timeouts,
     addresses: O::Lock<PortAddresses<O>>,
+    wire: O::Lock<Option<Arc<Wire<O>>>>,
     pub(super) counters: Counters,
     pub(super) connections: O::Lock<Connections<O>>,
     pub(super) endpoints: O::Lock<Slab<EndpointEntry>>,
@@ -72,11 +74,37 @@ impl<O: Os> Port<O> {
             limits,
             timeouts,
             addresses: os.lock(PortAddresses { list: Vec::new(), detached: false })?,
+            wire: os.lock(None)?,
             counters: Counters::default(),
             connections: os.lock(Connections::new())?,
             endpoints: os.lock(Slab::new())?,
         })
         .map_err(Into::into)
+    }
+
+    /// Gives the port a way to other machines: addresses that no port of its link has are reached over `wire`, and listeners
+    /// take requests from there. The two keep each other until [`Port::unplug`].
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn plug(this: &Arc<Self>, wire: Arc<Wire<O>>) -> Result<(), NtStatus> {
+        wire.set_acceptor(remote::acceptor(this)?);
+        drop(this.wire.with(|place| place.replace(wire)));
+        Ok(())
+    }
+
+    /// Takes the wire away. Connections over it have to be closed; frames that come in are dropped.
+    pub fn unplug(&self) {
+        if let Some(wire) = self.wire.with(Option::take) {
+            Wire::shut(&wire);
+        }
+    }
+
+    /// The way to other machines, if there is one.
+    #[must_use]
+    pub fn wire(&self) -> Option<Arc<Wire<O>>> {
+        self.wire.with(|wire| wire.clone())
     }
 
     /// Gives the adapter an address of its own.
@@ -136,7 +164,7 @@ impl<O: Os> Port<O> {
         self.detach();
         self.connections.with(Connections::shut);
         // From here on no connection is added.
-        self.each_line(|connection| Connection::abort(connection, self));
+        self.each_line(|connection| connection.abort(self));
     }
 
     /// The adapter has no power: its connections end as when it has [gone](Port::abort), and none begins until [`Port::resume`]. Addresses
@@ -146,7 +174,7 @@ impl<O: Os> Port<O> {
     pub fn suspend(&self) {
         self.connections.with(|connections| connections.suspend(true));
         // From here on no connection is added.
-        self.each_line(|connection| Connection::abort(connection, self));
+        self.each_line(|connection| connection.abort(self));
     }
 
     /// The adapter has power again.
@@ -160,11 +188,11 @@ impl<O: Os> Port<O> {
 
     /// Breaks every connection, as if a cable were pulled and put back. For tests of consumers.
     pub fn lose_connections(&self) {
-        self.each_line(Connection::broken);
+        self.each_line(Party::break_off);
     }
 
     /// Calls `each` with what is listed, with no lock held.
-    fn each_line(&self, each: impl Fn(&Arc<Connection<O>>)) {
+    fn each_line(&self, each: impl Fn(&Party<O>)) {
         let result = listing::list(&self.connections, ConnectionRow::connection, |connection| {
             each(&connection);
             Ok::<_, core::convert::Infallible>(())
@@ -227,6 +255,11 @@ impl<O: Os> Port<O> {
         self.addresses.with(|own| own.list.iter().any(|local| local.interface.address == address))
     }
 
+    /// The adapter's address of this IP address.
+    pub(super) fn local_address(&self, address: IpAddr) -> Option<Arc<LocalAddress<O>>> {
+        self.addresses.with(|own| own.list.iter().find(|local| local.interface.address == address).cloned())
+    }
+
     /// Opens an endpoint for a connector. No list shows it.
     ///
     /// # Errors
@@ -234,9 +267,7 @@ impl<O: Os> Port<O> {
     /// `STATUS_INVALID_ADDRESS` if the address is none of the adapter's, which holds for wildcards and for scope ids of other
     /// links too; `STATUS_SHARING_VIOLATION`, `STATUS_TOO_MANY_ADDRESSES`, `STATUS_INSUFFICIENT_RESOURCES`.
     pub(super) fn open_endpoint(this: &Arc<Self>, address: SocketAddr) -> Result<Endpoint<O>, NtStatus> {
-        let ip = address.ip();
-        let own = this.addresses.with(|own| own.list.iter().find(|local| local.interface.address == ip).cloned());
-        let own = own.ok_or(NtStatus::INVALID_ADDRESS)?;
+        let own = this.local_address(address.ip()).ok_or(NtStatus::INVALID_ADDRESS)?;
         let local = own.interface.endpoint(address.port(), scope_of(address)).ok_or(NtStatus::INVALID_ADDRESS)?;
         Endpoint::try_new(this, own, local)
     }

@@ -13,6 +13,7 @@ use super::{
     listener::Listener,
     listing::{ConnectionEntry, ListedConnection},
     parameters::{PrivateData, common_scope, in_scope, names_one_host, scope_of},
+    remote::{Party, Remote},
     shared_endpoint::SharedUse,
     state::{Connection, End, Ends, Role, Sides},
 };
@@ -110,6 +111,13 @@ impl<O: Os> Connector<O> {
         let entry = ConnectionEntry { local, remote, owner: this.owner() };
         let listed = ListedConnection::try_new(port, entry)?;
         let bound = BoundQp::try_new(this, qp)?;
+        if local.is_ipv4() == remote.is_ipv4()
+            && port.fabric().find(port.link(), remote.ip()).is_err()
+            && let Some(wire) = port.wire()
+        {
+            let addresses = Ends { local, peer: remote };
+            return Remote::start(this, &wire, qp, addresses, parameters, (origin, listed, bound));
+        }
         let (slot, there) = Self::find_listener(port, local, remote)
             // Counted here only: no listener has taken the request.
             .and_then(|(listener, there)| Ok((Listener::reserve(&listener)?, there)))
@@ -124,7 +132,7 @@ impl<O: Os> Connector<O> {
         // From here on nothing can fail, except that the adapter goes, or that the consumer closes the connector against the
         // rules.
         let unused = connection.state.with(|connection_state| {
-            if let Err(status) = listed.attach(&connection) {
+            if let Err(status) = listed.attach(Party::Here(connection.clone())) {
                 return Some((status, origin, listed));
             }
             this.state.with(|state| {
@@ -146,7 +154,7 @@ impl<O: Os> Connector<O> {
             return Err(status);
         }
         bound.keep();
-        slot.fill(connection);
+        slot.fill(Party::Here(connection));
         Ok(())
     }
 
@@ -181,6 +189,9 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_CONNECTION_ABORTED`: the passive side has given up, or its queue pair cannot be used any more.
     /// - `STATUS_IO_TIMEOUT`: too late, the passive side has given up waiting.
     pub fn complete_connect(this: &Arc<Self>) -> Result<Hold<O>, NtStatus> {
+        if let Some(remote) = this.remote() {
+            return Remote::complete(&remote).map(|()| Hold::of(this));
+        }
         match this.connection() {
             Some((connection, Role::Active)) => Connection::complete(&connection).map(|()| Hold::of(this)),
             _ => Err(NtStatus::CONNECTION_INVALID),
@@ -204,6 +215,11 @@ impl<O: Os> Connector<O> {
     pub fn accept(this: &Arc<Self>, qp: &Arc<Qp<O>>, reads: ReadLimits, private_data: &[u8]) -> Result<(), NtStatus> {
         let port = this.port();
         let data = PrivateData::try_new(private_data, port.limits().max_callee_data)?;
+        if let Some(remote) = this.remote() {
+            Remote::accept(&remote, this, qp, reads, private_data)?;
+            this.decided();
+            return Ok(());
+        }
         let Some((connection, Role::Passive)) = this.connection() else { return Err(NtStatus::CONNECTION_INVALID) };
         connection.acceptable()?;
         let entry = ConnectionEntry {
@@ -231,6 +247,11 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn reject(this: &Arc<Self>, private_data: &[u8]) -> Result<(), NtStatus> {
         let data = PrivateData::try_new(private_data, this.port().limits().max_callee_data)?;
+        if let Some(remote) = this.remote() {
+            Remote::reject(&remote, private_data)?;
+            this.decided();
+            return Ok(());
+        }
         let (connection, role) = this.connection().ok_or(NtStatus::CONNECTION_INVALID)?;
         Connection::reject(&connection, role, data)?;
         this.decided();
@@ -250,8 +271,12 @@ impl<O: Os> Connector<O> {
     /// - `STATUS_CONNECTION_INVALID`: there was no connection, or the connector has disconnected before.
     /// - `STATUS_CONNECTION_ABORTED`: the connection was broken before. The queue pair is flushed.
     pub fn disconnect(this: &Arc<Self>) -> Result<Answer, NtStatus> {
-        let (connection, role) = this.connection().ok_or(NtStatus::CONNECTION_INVALID)?;
-        Ok(match Connection::disconnect(&connection, role)? {
+        let begun = match (this.connection(), this.remote()) {
+            (Some((connection, role)), _) => Connection::disconnect(&connection, role),
+            (None, Some(remote)) => Remote::disconnect(&remote),
+            (None, None) => Err(NtStatus::CONNECTION_INVALID),
+        };
+        Ok(match begun? {
             Disconnect::Done => Answer::Done,
             Disconnect::Pending => Answer::Pending,
         })

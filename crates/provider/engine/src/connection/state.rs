@@ -107,6 +107,25 @@ impl Ending {
     pub const fn was_established(self) -> bool {
         matches!(self, Self::Graceful | Self::Cut(_) | Self::Lost(_))
     }
+
+    /// The answer to the disconnect of a side.
+    pub fn answer(self, role: Role) -> NtStatus {
+        match self {
+            Self::Graceful => NtStatus::SUCCESS,
+            Self::Cut(by) if by == role => NtStatus::IO_TIMEOUT,
+            _ => NtStatus::CONNECTION_ABORTED,
+        }
+    }
+
+    /// What a side is told that has not disconnected; `None` if the connection was not established.
+    pub const fn reason(self) -> Option<DisconnectReason> {
+        match self {
+            Self::Graceful => Some(DisconnectReason::Disconnected),
+            Self::Cut(_) => Some(DisconnectReason::TimedOut),
+            Self::Lost(reason) => Some(reason),
+            Self::NotInTime | Self::Abandoned(_) => None,
+        }
+    }
 }
 
 /// A connection's addresses as one side names them: its scope ids are those of that side's own interfaces.

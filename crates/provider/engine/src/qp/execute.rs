@@ -15,7 +15,7 @@ use super::{
     request::{INLINE, LocalData, WORD, WorkRequest},
 };
 use crate::{
-    cq::{self, Cq, Cqe, Operation},
+    cq::{self, Cq, Cqe, CqeOutcome, Operation},
     memory::{Access, CacheResult, LockedMr, Lookup, MOST_BY_CACHE, Side},
     mistake,
     nic::Budget,
@@ -265,6 +265,23 @@ pub(super) fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: 
         received: cq::Received::new(bytes, 0),
         ..cqe
     }
+}
+
+/// [`received`], for a message that may have invalidated a token.
+pub(super) fn received_invalidating<O: Os>(
+    peer: &Qp<O>,
+    context: usize,
+    length: u32,
+    flags: Flags,
+    invalidated: Option<u32>,
+) -> Cqe {
+    let mut cqe = received(peer, context, length, flags);
+    if let Some(token) = invalidated {
+        let outcome = CqeOutcome::new(Operation::ReceiveAndInvalidate, NtStatus::SUCCESS);
+        cqe.outcome = outcome.soliciting(cqe.outcome.is_solicited());
+        cqe.received = cq::Received::new(cqe.received.bytes(), token);
+    }
+    cqe
 }
 
 /// Copies the inline bytes of a request, if it holds all of them. A word is copied without a call of the copy routine.

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use fallible::Arc;
 
-use super::{NtStatus, Qp, order};
+use super::{Carrier, NtStatus, Qp, order};
 use crate::{
     mistake,
     os::{Os, SpinLock},
@@ -30,6 +30,8 @@ pub trait LinkClient: Send + Sync + 'static {
 /// after both: a quantum that finds a request which was posted because of it has the peer, or the order to copy it.
 pub(super) struct Link<O: Os> {
     peer: Option<Arc<Qp<O>>>,
+    /// What carries the requests if the peer is on another machine.
+    pub(super) carrier: Option<Arc<Box<dyn Carrier>>>,
     client: Option<Box<dyn LinkClient>>,
     /// The queue pair has or had a peer, and gets no other.
     used: bool,
@@ -37,7 +39,7 @@ pub(super) struct Link<O: Os> {
 
 impl<O: Os> Link<O> {
     pub const fn new() -> Self {
-        Self { peer: None, client: None, used: false }
+        Self { peer: None, carrier: None, client: None, used: false }
     }
 }
 
@@ -67,7 +69,7 @@ impl<O: Os> Qp<O> {
         Ok(())
     }
 
-    fn take_link(&self) -> Result<(), NtStatus> {
+    pub(super) fn take_link(&self) -> Result<(), NtStatus> {
         self.link.with(|link| {
             if link.used || self.is_dead() {
                 return Err(NtStatus::CONNECTION_ACTIVE);
@@ -86,26 +88,33 @@ impl<O: Os> Qp<O> {
 
     /// Ends the connection of both sides. Requests end; receives stay (`NDKPI 7.7.6`).
     pub fn unlink(this: &Arc<Self>) {
-        let Some(peer) = this.part() else { return };
-        Self::ring(this);
-        if peer.part().is_some() {
+        let (peer, carrier) = this.part();
+        if peer.is_some() || carrier.is_some() {
+            Self::ring(this);
+        }
+        if let Some(carrier) = carrier {
+            carrier.ring();
+        }
+        if let Some(peer) = peer
+            && peer.part().0.is_some()
+        {
             Self::ring(&peer);
         }
     }
 
-    fn part(&self) -> Option<Arc<Self>> {
-        let (peer, client) = self.link.with(|link| {
+    fn part(&self) -> (Option<Arc<Self>>, Option<Arc<Box<dyn Carrier>>>) {
+        let (peer, carrier, client) = self.link.with(|link| {
             self.linked.store(false, Ordering::Release);
-            (self.change_peer(link, None), link.client.take_if(|_| link.used))
+            (self.change_peer(link, None), link.carrier.take(), link.client.take_if(|_| link.used))
         });
         if let Some(client) = client {
             client.unlinked();
         }
-        peer
+        (peer, carrier)
     }
 
     /// Changes the peer, and gives the order to copy it: see [`Link`]. Returns the peer before.
-    fn change_peer(&self, link: &mut Link<O>, peer: Option<Arc<Self>>) -> Option<Arc<Self>> {
+    pub(super) fn change_peer(&self, link: &mut Link<O>, peer: Option<Arc<Self>>) -> Option<Arc<Self>> {
         let before = core::mem::replace(&mut link.peer, peer);
         self.initiating.orders.fetch_or(order::RELINK, Ordering::AcqRel);
         before

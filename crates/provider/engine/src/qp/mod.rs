@@ -12,6 +12,7 @@
 //! | `progress` | the slow path: requests of several steps, and every error |
 //! | `receive_queue`, `srq` | receives, and the messages that fill them |
 //! | `link` | the connection of two queue pairs |
+//! | `remote` | the send queue of one whose peer is on another machine |
 //! | `hardware` | what only some adapters do to their consumers |
 //!
 //! A quantum owns the send queue of its queue pair, and fills receives of the peer's receive queue. The receive that it fills is
@@ -23,6 +24,7 @@ mod link;
 mod post;
 mod progress;
 mod receive_queue;
+mod remote;
 mod request;
 mod send_queue;
 mod srq;
@@ -36,8 +38,11 @@ use link::Link;
 pub use link::LinkClient;
 use post::Limits;
 pub use post::{DIRECT_QUANTUM, Flags, Payload, SqProducer};
-use receive_queue::ReceiveQueue;
 pub use receive_queue::RqProducer;
+use receive_queue::ReceiveQueue;
+pub(crate) use receive_queue::{Claim, Claimed};
+use remote::Flights;
+pub(crate) use remote::{Carrier, Failed, Fed, Outgoing};
 use request::{CHUNK, INLINE, ReceiveRequest, WorkRequest, chunks_for};
 pub use request::{Sge, Work};
 use send_queue::{Quantum, SendQueue, order};
@@ -161,6 +166,8 @@ pub struct Qp<O: Os> {
     /// Posts carry requests out themselves if they can ([`NicMode::Direct`]).
     is_direct: bool,
     limits: Limits,
+    /// Elements that a receive for this queue pair has at most.
+    receive_elements: u32,
     /// The queue pair is at its end: requests and receives are cancelled.
     dead: AtomicBool,
     /// The queue pair has a peer.
@@ -277,6 +284,7 @@ impl<O: Os> Qp<O> {
                 inline: parameters.inline_size,
                 transfer: parameters.max_transfer,
             },
+            receive_elements: parameters.max_peer_sge.max(1),
             dead: AtomicBool::new(false),
             linked: AtomicBool::new(false),
             no_reads: AtomicBool::new(false),

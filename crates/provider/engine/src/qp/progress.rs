@@ -9,7 +9,6 @@ use super::{
     send_queue::SendQueue,
 };
 use crate::{
-    cq::{CqeOutcome, Operation, Received},
     memory::{self, Access, Segment, Transfers, transfer, transfer_in_disorder},
     mistake,
     nic::Budget,
@@ -24,6 +23,11 @@ pub(super) struct Current<O: Os> {
     moved: usize,
     /// After its token was invalidated: the transfers that may still use the memory.
     invalidated: Option<Transfers>,
+}
+
+impl<O: Os> Current<O> {
+    /// A request of which only the last step is left, or that has no other.
+    pub const LAST_STEP: Self = Self { claim: None, moved: 0, invalidated: None };
 }
 
 /// The result of a step.
@@ -42,6 +46,11 @@ impl<O: Os> SendQueue<O> {
     /// Makes progress with the first request.
     #[inline(never)]
     pub(super) fn progress(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget) -> Step {
+        if let Some(flights) = &self.flights {
+            // What carries them to the other machine takes them when it can.
+            flights.ring();
+            return Step::Waiting;
+        }
         let Some(request) = &self.requests.get(0).copied() else { return Step::Waiting };
         if self.peer.is_none() {
             // Since this quantum took its orders, the queue pair may have been connected and the request posted.
@@ -79,7 +88,7 @@ impl<O: Os> SendQueue<O> {
     }
 
     /// The status of the first request if it is cancelled: it was flushed, or the connection has ended for another reason.
-    fn cancellation(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Option<NtStatus> {
+    pub(super) fn cancellation(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Option<NtStatus> {
         if (self.current.is_none() && self.is_flushed()) || qp.is_dead() {
             return Some(NtStatus::CANCELLED);
         }
@@ -196,7 +205,7 @@ impl<O: Os> SendQueue<O> {
     /// Invalidates the token that the first request names, if it names one. Returns false while transfers still use the memory:
     /// the invalidation must not complete before they are over (`NDKPI 7.6`), and the object is not registered or bound again
     /// before.
-    fn invalidate(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<bool, NtStatus> {
+    pub(super) fn invalidate(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<bool, NtStatus> {
         let Some(current) = &mut self.current else { return Ok(true) };
         let (domain, token) = match (request.work, &current.claim) {
             (Work::Send { invalidate: Some(token) }, Some(claim)) => (&claim.qp.domain, token),
@@ -232,17 +241,14 @@ impl<O: Os> SendQueue<O> {
     }
 
     /// Carries out the rest of the first request, whose bytes have moved.
-    fn succeed(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<(), NtStatus> {
+    pub(super) fn succeed(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<(), NtStatus> {
         let Some(current) = &mut self.current else { return Ok(()) };
         match request.work {
             Work::Send { invalidate } => {
                 if let Some(claim) = current.claim.take() {
-                    let mut cqe = execute::received(&claim.qp, claim.request.context, request.length, request.flags);
-                    if let Some(token) = invalidate {
-                        let outcome = CqeOutcome::new(Operation::ReceiveAndInvalidate, NtStatus::SUCCESS);
-                        cqe.outcome = outcome.soliciting(cqe.outcome.is_solicited());
-                        cqe.received = Received::new(cqe.received.bytes(), token);
-                    }
+                    let (context, length) = (claim.request.context, request.length);
+                    let cqe =
+                        execute::received_invalidating(&claim.qp, context, length, request.flags, invalidate);
                     claim.finish(cqe);
                 }
             }
@@ -257,7 +263,7 @@ impl<O: Os> SendQueue<O> {
     }
 
     /// Removes the first request from the queue, and completes it.
-    fn complete(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest, status: NtStatus) {
+    pub(super) fn complete(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest, status: NtStatus) {
         self.forget_retries(qp);
         if let Some(claim) = self.current.take().and_then(|current| current.claim) {
             claim.give_back();
@@ -268,6 +274,9 @@ impl<O: Os> SendQueue<O> {
         self.chunks.advance(request.queued_chunks());
         // The slot is free before the consumer sees the completion.
         self.requests.advance(1);
+        if let Some(flights) = &mut self.flights {
+            flights.retire(self.requests.head(), request);
+        }
         if !request.flags.are_silent(status) {
             self.push_initiated(qp, qp.cqe(request.context, request.work.operation(), status));
         }

@@ -6,7 +6,8 @@ use core::ops::DerefMut;
 use fallible::Arc;
 
 use super::{
-    NtStatus, Qp,
+    Flags, NtStatus, Qp,
+    execute::received_invalidating,
     post::{Limits, push_elements},
     request::{ReceiveRequest, Sge, resolve_all},
     send_queue::order,
@@ -63,7 +64,7 @@ pub(super) struct ReceiveQueue {
 }
 
 /// A receive that the peer fills. It stays the first of its queue until it is completed or given back.
-pub(super) struct Claim<O: Os> {
+pub(crate) struct Claim<O: Os> {
     pub qp: Arc<Qp<O>>,
     pub request: ReceiveRequest,
     /// The receive was taken from a shared receive queue.
@@ -71,7 +72,7 @@ pub(super) struct Claim<O: Os> {
 }
 
 /// What [`Qp::claim`] found.
-pub(super) enum Claimed<O: Os> {
+pub(crate) enum Claimed<O: Os> {
     /// A receive.
     Receive(Claim<O>),
     /// Nothing. The peer's doorbell will be rung for the next receive.
@@ -170,7 +171,7 @@ impl<O: Os> Qp<O> {
     }
 
     /// Claims the first receive for a message of this length, and resolves its elements into `sink`, which has room for them.
-    pub(super) fn claim(this: &Arc<Self>, message: u32, sink: &mut Vec<Segment<O>>) -> Claimed<O> {
+    pub(crate) fn claim(this: &Arc<Self>, message: u32, sink: &mut Vec<Segment<O>>) -> Claimed<O> {
         if let Some(srq) = &this.srq {
             return Srq::claim(srq, this, message, sink);
         }
@@ -203,6 +204,11 @@ impl<O: Os> Qp<O> {
             let may_fill = !receive.claimed && !receive.is_flushed() && !self.is_dead();
             may_fill.then(|| work(receive))
         })
+    }
+
+    /// Returns true if the first receive is claimed, and was flushed since.
+    pub(crate) fn has_flushed_claim(&self) -> bool {
+        self.receive.with(|receive| receive.claimed && receive.is_flushed())
     }
 
     /// Prevents the peer from filling the receives in the queue. The quantum that cancels them may come much later.
@@ -261,7 +267,7 @@ impl<O: Os> Claim<O> {
     }
 
     /// Completes the receive with a failure.
-    pub(super) fn fail(self, status: NtStatus) {
+    pub(crate) fn fail(self, status: NtStatus) {
         let cqe = self.qp.cqe(self.request.context, Operation::Receive, status);
         self.finish(cqe);
     }
@@ -283,7 +289,7 @@ impl<O: Os> Claim<O> {
     }
 
     /// Gives the receive back, unused. One of a shared receive queue stays with the queue pair, and is cancelled.
-    pub(super) fn give_back(self) {
+    pub(crate) fn give_back(self) {
         if self.shared {
             return self.fail(NtStatus::CANCELLED);
         }
@@ -292,6 +298,18 @@ impl<O: Os> Claim<O> {
             receive.is_flushed()
         });
         Self::wake(&self.qp, flushed);
+    }
+
+    /// Completes the receive of a message from another machine.
+    pub(crate) fn receive(self, length: u32, is_solicited: bool, invalidated: Option<u32>) {
+        let flags = if is_solicited { Flags::SOLICIT } else { Flags::empty() };
+        let cqe = received_invalidating(&self.qp, self.request.context, length, flags, invalidated);
+        self.finish(cqe);
+    }
+
+    /// How many bytes fit.
+    pub(crate) const fn length(&self) -> u32 {
+        self.request.length
     }
 
     /// Has the queue pair cancel the receives that it could not cancel while the first one was claimed.

@@ -1,12 +1,12 @@
 //! The engine's end of a send queue: the doorbell, and the quantum.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::marker::PhantomData;
 
 use fallible::Arc;
 
 use super::{
-    Initiating, NtStatus, Qp, QpParameters,
+    Flights, Initiating, NtStatus, Qp, QpParameters,
     execute::Execution,
     hardware::HardwareState,
     progress::{Current, Step},
@@ -51,6 +51,8 @@ pub(super) struct SendQueue<O: Os> {
     pub peer: Option<Arc<Qp<O>>>,
     /// The peer, if the executor may carry requests out.
     plain_peer: Option<Arc<Qp<O>>>,
+    /// The requests that are on their way to another machine; `None` if the peer is not there.
+    pub flights: Option<Box<Flights>>,
     /// For rules that are not plain.
     pub hardware_state: HardwareState,
     /// A request has failed because of the end of the connection: those behind it are cancelled.
@@ -58,7 +60,7 @@ pub(super) struct SendQueue<O: Os> {
     /// Requests before this number are cancelled.
     flush_to: Option<u64>,
     /// The link client is told when the requests before this number have completed.
-    drain_to: Option<u64>,
+    pub drain_to: Option<u64>,
     /// It is told also when the first request waits for a receive of the peer.
     settles: bool,
     pub current: Option<Current<O>>,
@@ -133,6 +135,7 @@ impl<O: Os> SendQueue<O> {
             chunks,
             peer: None,
             plain_peer: None,
+            flights: None,
             hardware_state: HardwareState::try_new(rules, parameters.initiator_depth)?,
             broken: false,
             flush_to: None,
@@ -219,6 +222,9 @@ impl<O: Os> SendQueue<O> {
         }
         if given & order::FLUSH_SEND != 0 {
             self.flush_to = Some(qp.flush_send_to.load(Ordering::Acquire));
+            if let Some(flights) = &self.flights {
+                flights.ring();
+            }
         }
         if given & order::DRAIN != 0 {
             self.drain_to = Some(qp.drain_to.load(Ordering::Acquire));

@@ -254,6 +254,10 @@ impl Manager {
         self.events.pop()
     }
 
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     fn send(&mut self, counters: &mut Counters, path: Path, mad: Mad) {
         if self.outbox.push(Outgoing { path, mad }).is_err() {
             counters.cm_overflows += 1;

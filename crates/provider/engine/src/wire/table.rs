@@ -1,0 +1,198 @@
+//! The queue pairs that the stack drives: their memory, receives and requests.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use fallible::{Arc, try_slice};
+use roce::{
+    Failure,
+    adapter::{self, Adapter, Completed, Receive, Received, Refused, Remote},
+};
+
+use crate::{
+    NtStatus,
+    memory::{self, Access, Segment},
+    nic::Budget,
+    os::Os,
+    qp::{Claim, Claimed, Failed, Qp},
+};
+
+/// A queue pair.
+pub(super) struct Entry<O: Os> {
+    number: u32,
+    qp: Arc<Qp<O>>,
+    /// The receive that a message is filling.
+    claim: Option<Claim<O>>,
+    /// Why its memory may not be used.
+    unusable: Option<NtStatus>,
+    /// Its memory. Has room for the most elements.
+    sink: Vec<Segment<O>>,
+    /// A receive has failed, which ends the queue pair once the peer knows.
+    has_failed: bool,
+}
+
+impl<O: Os> Entry<O> {
+    /// The queue pair, and if one of its receives has failed. A receive that is claimed is given back.
+    pub fn finish(self) -> (Arc<Qp<O>>, bool) {
+        let Self { qp, claim, has_failed, .. } = self;
+        if let Some(claim) = claim {
+            claim.give_back();
+        }
+        (qp, has_failed)
+    }
+
+    pub const fn qp(&self) -> &Arc<Qp<O>> {
+        &self.qp
+    }
+
+    fn give_back(&mut self) {
+        self.sink.clear();
+        self.unusable = None;
+        if let Some(claim) = self.claim.take() {
+            claim.give_back();
+        }
+    }
+}
+
+/// The queue pairs, at the places that their numbers say.
+pub(super) struct Table<O: Os> {
+    places: Box<[Option<Entry<O>>]>,
+}
+
+impl<O: Os> Table<O> {
+    pub fn try_new(queue_pairs: usize) -> Result<Self, NtStatus> {
+        Ok(Self { places: try_slice(queue_pairs.next_power_of_two().max(2), |_| None)? })
+    }
+
+    fn place(&mut self, number: u32) -> Option<&mut Option<Entry<O>>> {
+        let mask = self.places.len() - 1;
+        self.places.get_mut(number as usize & mask)
+    }
+
+    pub fn insert(&mut self, number: u32, qp: &Arc<Qp<O>>) -> Result<(), NtStatus> {
+        let mut sink = Vec::new();
+        sink.try_reserve_exact(qp.receive_elements() as usize).map_err(fallible::AllocError::from)?;
+        let place = self.place(number).ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
+        *place = Some(Entry {
+            number,
+            qp: qp.clone(),
+            claim: None,
+            unusable: None,
+            sink,
+            has_failed: false,
+        });
+        Ok(())
+    }
+
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut Entry<O>> {
+        self.place(number)?.as_mut().filter(|entry| entry.number == number)
+    }
+
+    pub fn remove(&mut self, number: u32) -> Option<Entry<O>> {
+        self.place(number)?.take_if(|entry| entry.number == number)
+    }
+
+    /// The bytes of a queue pair's side that a peer names.
+    fn find(&mut self, qp: u32, remote: Remote, access: Access) -> Result<Segment<O>, Refused> {
+        let entry = self.get_mut(qp).ok_or(Refused)?;
+        entry.qp.domain().resolve(remote.key, remote.address, remote.length, access).map_err(|_| Refused)
+    }
+}
+
+/// Bytes of one packet.
+fn length_of(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
+}
+
+impl<O: Os> Adapter for Table<O> {
+    fn check(&mut self, qp: u32, remote: Remote, access: adapter::Access) -> Result<(), Refused> {
+        let is_write = access == adapter::Access::Write;
+        drop(self.find(qp, remote, if is_write { Access::RemoteWrite } else { Access::RemoteRead })?);
+        // Asked once for each message.
+        if let Some(entry) = self.get_mut(qp) {
+            entry.qp.traffic().count_remote(Budget { requests: 1, bytes: remote.length as usize }, is_write);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, qp: u32, key: u32, address: u64, into: &mut [u8]) -> Result<(), Refused> {
+        self.find(qp, Remote { key, address, length: length_of(into) }, Access::RemoteRead)?.read(0, into);
+        Ok(())
+    }
+
+    fn write(&mut self, qp: u32, key: u32, address: u64, bytes: &[u8]) -> Result<(), Refused> {
+        self.find(qp, Remote { key, address, length: length_of(bytes) }, Access::RemoteWrite)?.write(0, bytes);
+        Ok(())
+    }
+
+    fn invalidate(&mut self, qp: u32, key: u32) -> Result<(), Refused> {
+        let entry = self.get_mut(qp).ok_or(Refused)?;
+        entry.qp.domain().invalidate_remote(key).map_err(|_| Refused)
+    }
+
+    fn claim_receive(&mut self, qp: u32) -> Option<Receive> {
+        let entry = self.get_mut(qp)?;
+        entry.sink.clear();
+        let (claim, unusable) = match Qp::claim(&entry.qp, 0, &mut entry.sink) {
+            Claimed::Nothing => return None,
+            Claimed::Receive(claim) => (claim, None),
+            Claimed::Unusable(claim, status) => (claim, Some(status)),
+        };
+        let length = claim.length();
+        (entry.claim, entry.unusable) = (Some(claim), unusable);
+        Some(Receive { context: 0, length })
+    }
+
+    fn fill_receive(&mut self, qp: u32, _: &Receive, offset: u32, bytes: &[u8]) -> Result<(), Refused> {
+        let entry = self.get_mut(qp).ok_or(Refused)?;
+        if entry.unusable.is_some() {
+            return Err(Refused);
+        }
+        memory::write(&entry.sink, offset as usize, bytes);
+        Ok(())
+    }
+
+    fn complete_receive(&mut self, qp: u32, received: Received) {
+        let Some(entry) = self.get_mut(qp) else { return };
+        match received.outcome {
+            Ok(()) => {
+                entry.sink.clear();
+                let Some(claim) = entry.claim.take() else { return };
+                let done = Budget { requests: 1, bytes: received.length as usize };
+                entry.qp.traffic().count_remote(done, true);
+                claim.receive(received.length, received.solicited, received.invalidated);
+            }
+            // The message has not come whole, and will not: the receive is as good as before.
+            Err(Failure::Flushed | Failure::Disconnected) => entry.give_back(),
+            Err(failure) => {
+                entry.sink.clear();
+                let status = entry.unusable.take().unwrap_or(failure.status());
+                entry.has_failed = matches!(failure, Failure::ReceiveTooShort | Failure::ReceiveProtection);
+                if let Some(claim) = entry.claim.take() {
+                    claim.fail(status);
+                }
+            }
+        }
+    }
+
+    fn gather(&mut self, qp: u32, context: u64, offset: u32, into: &mut [u8]) -> Result<(), Refused> {
+        self.get_mut(qp).ok_or(Refused)?.qp.gather(context, offset, into).map_err(|_| Refused)
+    }
+
+    fn scatter(&mut self, qp: u32, context: u64, offset: u32, bytes: &[u8]) -> Result<(), Refused> {
+        self.get_mut(qp).ok_or(Refused)?.qp.scatter(context, offset, bytes).map_err(|_| Refused)
+    }
+
+    fn carry_out(&mut self, _: u32, _: u64) -> Result<(), NtStatus> {
+        // Such requests are not handed over.
+        Err(NtStatus::INVALID_DEVICE_REQUEST)
+    }
+
+    fn complete(&mut self, qp: u32, Completed { context, outcome }: Completed) {
+        let Some(entry) = self.get_mut(qp) else { return };
+        let outcome = outcome.map_err(|failure| match failure {
+            Failure::Flushed | Failure::Disconnected => Failed::Flushed,
+            failure => Failed::Itself(failure.status()),
+        });
+        Qp::landed(&entry.qp, context, outcome);
+    }
+}
