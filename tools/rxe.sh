@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Linux' rxe judges the wire. A QEMU guest with rdma_rxe runs rping; `ndkctl wire` is the other end, as an ordinary program: no
+# Linux' rxe judges the wire. A QEMU guest with rdma_rxe runs rping and ucmatose; `ndkctl wire` is the other end, as an ordinary program: no
 # privileges, no kernel module here. Both directions, IPv4 and IPv6, data compared; clean over one frame a datagram, and over VXLAN with
 # 1 and 5 % of frames lost each way; refusals; many connections; a guest that is stopped in the middle.
 #
@@ -16,7 +16,7 @@ GUEST=target/rxe
 TOOLS=(busybox-static iproute2 rdmacm-utils ibverbs-utils ibverbs-providers librdmacm1 libibverbs1 libnl-3-200 libnl-route-3-200
     libc6 libmnl0 libelf1 libbpf1 libcap2 libbsd0 libmd0 libselinux1 libpcre2-8-0 libtirpc3 libxtables12 zlib1g libgcc-s1
     libdb5.3 libzstd1 liblzma5 libgssapi-krb5-2 libkrb5-3 libk5crypto3 libkrb5support0 libcom-err2 libkeyutils1)
-PROGRAMS=(bin/busybox bin/ip usr/bin/rdma usr/bin/rping lib/x86_64-linux-gnu/libgcc_s.so.1)
+PROGRAMS=(bin/busybox bin/ip usr/bin/rdma usr/bin/rping usr/bin/ucmatose lib/x86_64-linux-gnu/libgcc_s.so.1)
 MODULES=(crc32_generic crc32-pclmul virtio_pci virtio_net vxlan rdma_rxe rdma_ucm)
 RECIPE=$({ echo "${TOOLS[@]}" "${PROGRAMS[@]}" "${MODULES[@]}"; cat tools/rxe-init.sh; } | sha256sum | cut -c1-8)
 
@@ -111,9 +111,9 @@ start_guest() {
 HERE=25202 THERE=25201
 # What rping takes is 64 KiB at most, and at least what its text needs.
 if [[ ${2:-} == --short ]]; then
-    CASES=("4 64 10" "4 3000 5" "4 60000 3" "6 3000 5") MANY=50
+    CASES=("4 64 10" "4 3000 5" "4 60000 3" "6 3000 5") MANY=50 SIZES=(1 1048576) AT_ONCE=16
 else
-    CASES=("4 32 20" "4 64 100" "4 1024 20" "4 1025 20" "4 3000 50" "4 60000 20" "6 32 20" "6 64 100" "6 3000 50" "6 65000 20") MANY=1000
+    CASES=("4 32 20" "4 64 100" "4 1024 20" "4 1025 20" "4 3000 50" "4 60000 20" "6 32 20" "6 64 100" "6 3000 50" "6 65000 20") MANY=1000 SIZES=(1 2 1024 1025 65536 1048576) AT_ONCE=64
 fi
 
 # run NAME NETWORK LOSS CONNECTIONS
@@ -141,6 +141,16 @@ run() {
             [[ $judged == 0 ]] && echo "rping -c -a 10.0.0.2 -p 9999 -C 1 > /tmp/out 2>&1; echo \"JUDGE refused: rc \$((\$? == 0))\"; cat /tmp/out"
             judged=1
         done
+        # Sizes that rping does not have; then connections all at once.
+        for size in "${SIZES[@]}"; do
+            echo "ucmatose -b 10.0.0.1 -S $size -C 5 > /tmp/out 2>&1; echo \"JUDGE ucmatose server $size: rc \$?\"; cat /tmp/out"
+        done
+        for size in "${SIZES[@]}"; do
+            echo "n=0; until ucmatose -s 10.0.0.2 -S $size -C 5 > /tmp/out 2>&1 || [ \$n -gt 60 ]; do n=\$((n+1)); sleep 1; done"
+            echo "echo \"JUDGE ucmatose client $size: rc \$((n > 60))\"; cat /tmp/out"
+        done
+        echo "n=0; until ucmatose -s 10.0.0.2 -p 7472 -S 3000 -C 10 -c $AT_ONCE > /tmp/out 2>&1 || [ \$n -gt 60 ]; do n=\$((n+1)); sleep 1; done"
+        echo "echo \"JUDGE ucmatose at once: rc \$((n > 60))\"; cat /tmp/out"
         # For many connections, and for the end in the middle.
         echo "rping -s -P -a 10.0.0.1 > /tmp/out 2>&1"
     } >"$scratch/job.sh"
@@ -163,6 +173,13 @@ run() {
     done
     ours 4 refused ping 10.0.0.1:9999
     ours 0 serve serve --connections "${#CASES[@]}" --pcap "$scratch/serve.pcap"
+    for size in "${SIZES[@]}"; do
+        ours 0 "ucmatose-ping-$size" ping 10.0.0.1:7471 --ucmatose --size "$size" --count 5 --wait 60
+    done
+    for size in "${SIZES[@]}"; do
+        ours 0 "ucmatose-serve-$size" serve --ucmatose --size "$size" --count 5 --connections 1
+    done
+    ours 0 ucmatose-at-once serve --ucmatose --port 7472 --size 3000 --count 10 --connections "$AT_ONCE"
     ours 0 connections ping 10.0.0.1 --connections "$connections" --count 1 --wait 60
     ours 0 info info 10.0.0.1
     # The guest stops in the middle of a long run: our side ends by itself, and says so.
@@ -173,8 +190,9 @@ run() {
     wait $guest 2>/dev/null || true
     trap - EXIT
     judged=$(tr -d '\r' <"$log" | grep -ac 'JUDGE.*: rc 0' || true)
-    if [[ $judged != $((2 * ${#CASES[@]} + 1)) ]]; then
-        failures+=("the guest agrees with $judged of $((2 * ${#CASES[@]} + 1)) cases; $log has what it says")
+    local cases=$((2 * ${#CASES[@]} + 1 + 2 * ${#SIZES[@]} + 1))
+    if [[ $judged != "$cases" ]]; then
+        failures+=("the guest agrees with $judged of $cases cases; $log has what it says")
         tr -d '\r' <"$log" | grep -a 'JUDGE' | grep -av 'rc 0' || true
     fi
     if ((${#failures[@]})); then

@@ -238,9 +238,18 @@ pub struct WireInfo {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = CODES)]
 pub struct WireServe {
-    /// The port to listen on, of all addresses
-    #[arg(long, default_value_t = PORT, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub port: u16,
+    /// The port to listen on, of all addresses; without it 7174, or 7471 with --ucmatose
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Answer `ucmatose -s` instead, with messages of --size, --count of them; it connects to port 7471
+    #[arg(long)]
+    pub ucmatose: bool,
+    /// With --ucmatose: bytes of a message
+    #[arg(long, requires = "ucmatose", default_value = "100", value_name = "BYTES", value_parser = parse_size)]
+    pub size: u32,
+    /// With --ucmatose: messages each way, 1 to 1000
+    #[arg(long, requires = "ucmatose", default_value = "10", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub count: u32,
     /// End after so many connections
     #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub connections: Option<u32>,
@@ -266,14 +275,17 @@ pub struct WirePing {
     #[arg(long, default_value = "1", value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub connections: u32,
     /// Measure writes, against `ndkctl wire serve`
-    #[arg(long, conflicts_with_all = ["read", "send"])]
+    #[arg(long, conflicts_with_all = ["read", "send", "ucmatose"])]
     pub write: bool,
     /// Measure reads, against `ndkctl wire serve`
-    #[arg(long, conflicts_with = "send")]
+    #[arg(long, conflicts_with_all = ["send", "ucmatose"])]
     pub read: bool,
     /// Measure sends, against `ndkctl wire serve`
-    #[arg(long)]
+    #[arg(long, conflicts_with = "ucmatose")]
     pub send: bool,
+    /// Talk to a `ucmatose` that listens, on port 7471 mostly: it sends --count messages of --size, and gets as many
+    #[arg(long)]
+    pub ucmatose: bool,
     /// Seconds in which a peer that is not there yet is asked again
     #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub wait: u32,

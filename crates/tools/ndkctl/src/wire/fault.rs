@@ -106,3 +106,38 @@ impl From<OpenError> for Fault {
         Self::Open(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ndk::NtStatus;
+    use network::OpenError;
+
+    use super::Fault;
+
+    #[test]
+    fn every_fault_has_its_code_and_says_what_to_do() {
+        let address = [10, 0, 0, 1].into();
+        let permission = || OpenError::NoPermission { what: "a socket".to_owned(), needs: "CAP_NET_RAW" };
+        for (fault, code, part) in [
+            (Fault::NoNeighbour(address), 3, "ARP"),
+            (Fault::NoNeighbour([0_u16; 8].into()), 3, "neighbour discovery"),
+            (Fault::Refused(Some(8)), 4, "ndkctl wire serve"),
+            (Fault::Refused(Some(99)), 4, "rocev2.md"),
+            (Fault::Refused(None), 4, "listen"),
+            (Fault::OtherMtu(Some(512)), 5, "--mtu 608"),
+            (Fault::OtherMtu(None), 5, "same --mtu"),
+            (Fault::Open(OpenError::InUse(([127, 0, 0, 1], 4789).into())), 6, "another port"),
+            (Fault::of("listen", NtStatus::SHARING_VIOLATION), 6, "another port"),
+            (Fault::Open(permission()), 7, "CAP_NET_RAW"),
+            (Fault::of("a read", NtStatus::IO_TIMEOUT), 8, "is it up"),
+            (Fault::WrongData("byte 3".to_owned()), 9, "--pcap"),
+            (Fault::NoRoute(address), 1, "--gateway"),
+            (Fault::Open(OpenError::NoInterface("x".to_owned())), 2, "ip link"),
+            (Fault::of("a read", NtStatus::CANCELLED), 1, "STATUS_CANCELLED"),
+            (Fault::Interrupted, 130, "interrupted"),
+        ] {
+            let said = fault.to_string();
+            assert!(fault.code() == code && said.contains(part) && !said.contains('\n'), "{code}: {said}");
+        }
+    }
+}

@@ -398,6 +398,29 @@ impl<'line, 'run> End<'line, 'run> {
         }
     }
 
+    /// Whether a last message has ended like this because the peer has it and has gone: then its answer may be lost, and nobody says it
+    /// again. The disconnect event may come a moment after the completion.
+    pub fn is_end(&self, fault: &Fault) -> bool {
+        let begun = Instant::now();
+        while matches!(fault, Fault::Silent(_)) && !self.gone.is_set() && begun.elapsed() < Duration::from_millis(200) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        matches!(fault, Fault::Silent(_)) && self.gone.is_set()
+    }
+
+    /// Waits until the peer has disconnected.
+    pub fn wait_for_the_end(&self) -> Result<(), Fault> {
+        let begun = Instant::now();
+        while !self.gone.is_set() {
+            self.line.go_on()?;
+            if begun.elapsed() > self.line.patience() {
+                return Err(Fault::Silent("the end of the connection".to_owned()));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
     /// Registers memory that the peer may use.
     pub fn region(&self, size: usize) -> Result<Mr, Fault> {
         let failed = |status| Fault::of("memory", status);

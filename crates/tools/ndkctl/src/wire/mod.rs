@@ -10,6 +10,7 @@ mod probe;
 mod report;
 mod rping;
 mod serve;
+mod ucmatose;
 
 use std::{
     process::ExitCode,

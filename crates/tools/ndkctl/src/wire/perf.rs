@@ -129,7 +129,7 @@ impl Server {
         let mut came = vec![0; self.wanted.size as usize];
         loop {
             match end.received("a message") {
-                Err(Fault::Silent(_)) if end.gone.is_set() => break,
+                Err(fault) if end.is_end(&fault) => break,
                 // Writes and reads are nothing that the server hears of.
                 Err(Fault::Silent(_)) if self.wanted.kind != Kind::Send => {}
                 Err(fault) => return Err(fault),
@@ -141,7 +141,10 @@ impl Server {
                     let at = self.status_at();
                     self.buffer.write(at, &status).map_err(failed)?;
                     self.post(end, slot)?;
-                    end.tell(&[0; MESSAGE])?;
+                    match end.tell(&[0; MESSAGE]) {
+                        Err(fault) if end.is_end(&fault) => break,
+                        told => told?,
+                    }
                 }
             }
         }

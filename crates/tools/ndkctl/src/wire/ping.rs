@@ -18,7 +18,7 @@ use super::{
     line::{End, Line, READS},
     perf::{self, Kind, Wanted},
     report::{FaultJson, WireJson, histogram, json, record, show},
-    rping,
+    rping, ucmatose,
 };
 use crate::output::{bytes, duration, print_json, progress};
 
@@ -72,6 +72,10 @@ pub fn run(args: &WirePing, interrupted: &AtomicBool) -> Result<(), Fault> {
         let what = "--size is 16M at most on a wire".to_owned();
         return Err(Fault::Open(network::OpenError::Wrong(what)));
     }
+    if args.ucmatose && args.count > ucmatose::MOST {
+        let what = format!("--count is {} at most with --ucmatose", ucmatose::MOST);
+        return Err(Fault::Open(network::OpenError::Wrong(what)));
+    }
     let mut done = Done {
         connections: 0,
         messages: 0,
@@ -103,21 +107,38 @@ pub fn run(args: &WirePing, interrupted: &AtomicBool) -> Result<(), Fault> {
     result
 }
 
+/// A connection, and what was made for it.
+struct Connected<'line, 'run> {
+    end: End<'line, 'run>,
+    connection: Connection,
+    /// What the peer has sent along.
+    private: Vec<u8>,
+    side: Option<ucmatose::Side>,
+    took: Duration,
+}
+
 /// Connects, and asks again as long as the arguments want it.
 fn connect<'line, 'run>(
     line: &'line Line<'run>,
     args: &WirePing,
     wanted: Option<Wanted>,
-) -> Result<(End<'line, 'run>, Connection, Vec<u8>, Duration), Fault> {
+) -> Result<Connected<'line, 'run>, Fault> {
     let end_of_patience = Instant::now() + Duration::from_secs(args.wait.into());
     let private = wanted.map_or_else(Vec::new, Wanted::encode);
     loop {
-        let mut end = End::new(line, perf::DEPTH)?;
-        end.post_messages()?;
+        let mut end = End::new(line, if args.ucmatose { args.count } else { perf::DEPTH })?;
+        let mut side = None;
+        if args.ucmatose {
+            side = Some(ucmatose::Side::new(&mut end, args.size, args.count)?);
+        } else {
+            end.post_messages()?;
+        }
         let offer = Offer { inbound_reads: READS, outbound_reads: READS, private_data: &private };
         let begun = Instant::now();
         match line.connect(&end.qp, args.target, &offer, &end.gone) {
-            Ok((connection, private)) => return Ok((end, connection, private, begun.elapsed())),
+            Ok((connection, private)) => {
+                return Ok(Connected { end, connection, private, side, took: begun.elapsed() });
+            }
             Err(Fault::NoNeighbour(_) | Fault::Refused(_) | Fault::Silent(_)) if Instant::now() < end_of_patience => {
                 line.go_on()?;
                 thread::sleep(AGAIN);
@@ -131,9 +152,17 @@ fn connect<'line, 'run>(
 fn one(line: &Line<'_>, args: &WirePing, number: u32, bar: &ProgressBar, done: &mut Done) -> Result<(), Fault> {
     line.go_on()?;
     let wanted = wanted(args);
-    let (mut end, connection, private, took) = connect(line, args, wanted)?;
+    let Connected { mut end, connection, private, side, took } = connect(line, args, wanted)?;
     record(&mut done.connects, took);
     let before = u64::from(number) * u64::from(args.count);
+    if let Some(side) = side {
+        let begun = Instant::now();
+        side.ask(&mut end)?;
+        record(&mut done.times, begun.elapsed());
+        done.messages += u64::from(args.count);
+        done.connections += 1;
+        return Ok(());
+    }
     match wanted {
         None => {
             let mut client = rping::Client::new(&end, args.size)?;
@@ -175,7 +204,8 @@ fn report(
     (segment, path_mtu, wire): (String, u32, WireJson),
     fault: Option<&Fault>,
 ) -> Result<(), String> {
-    let mode = wanted(args).map_or("rping", |wanted| wanted.kind.name());
+    let plain = if args.ucmatose { "ucmatose" } else { "rping" };
+    let mode = wanted(args).map_or(plain, |wanted| wanted.kind.name());
     let rate = (done.many.0 > 0).then(|| done.many.0 as f64 / done.many.1.as_secs_f64());
     let bandwidth = rate.map(|rate| rate * f64::from(args.size) / f64::from(1 << 20));
     if args.of.json {
@@ -197,8 +227,9 @@ fn report(
         });
     }
     if done.messages > 0 {
+        let compared = if args.ucmatose { "every length" } else { "every byte" };
         say!(
-            "{mode} to {}: {} messages of {} in {}, every byte compared; {} of {} connections ended well",
+            "{mode} to {}: {} messages of {} in {}, {compared} compared; {} of {} connections ended well",
             args.target,
             done.messages,
             bytes(args.size.into()),
@@ -206,7 +237,7 @@ fn report(
             done.connections,
             args.connections
         );
-        show("a message", &done.times);
+        show(if args.ucmatose { "all messages" } else { "a message" }, &done.times);
     }
     if !done.connects.is_empty() && args.connections > 1 {
         show("a connect", &done.connects);

@@ -18,12 +18,12 @@ use ndk::{Incoming, NtStatus, Offer};
 use serde::Serialize;
 
 use super::{
-    args::WireServe,
+    args::{PORT, WireServe},
     fault::Fault,
     line::{End, Line, READS},
     perf::{DEPTH, Server, Wanted},
     report::{FaultJson, WireJson},
-    rping,
+    rping, ucmatose,
 };
 use crate::output::{bytes, print_json};
 
@@ -79,15 +79,16 @@ fn serve(line: &Line<'_>, args: &WireServe, connections: &mut Vec<ConnectionJson
     // Those that nobody takes are refused when the channel ends.
     let (send, requests) = mpsc::sync_channel::<Incoming>(MOST as usize);
     let mut listeners = Vec::new();
+    let port = args.port.unwrap_or(if args.ucmatose { ucmatose::PORT } else { PORT });
     for local in &args.of.local {
-        let at = SocketAddr::new(local.address, args.port);
+        let at = SocketAddr::new(local.address, port);
         let send = send.clone();
         let listener = line.adapter().listen(at, move |incoming| drop(send.try_send(incoming)));
         listeners.push(listener.map_err(|status| Fault::of(&format!("listen on {at}"), status))?);
     }
     if !args.of.json {
         let at: Vec<_> = args.of.local.iter().map(|local| local.address.to_string()).collect();
-        say!("{}: listening on port {} of {}", line.description, args.port, at.join(", "));
+        say!("{}: listening on port {port} of {}", line.description, at.join(", "));
     }
     let busy = AtomicU32::new(0);
     let (report, reports) = mpsc::channel();
@@ -117,7 +118,7 @@ fn serve(line: &Line<'_>, args: &WireServe, connections: &mut Vec<ConnectionJson
             let (report, busy) = (report.clone(), &busy);
             scope.spawn(move || {
                 // The other end of the channel lives longer.
-                let _ = report.send(one(line, incoming));
+                let _ = report.send(one(line, args, incoming));
                 busy.fetch_sub(1, AcqRel);
             });
         }
@@ -147,23 +148,26 @@ fn note_end(args: &WireServe, all: &mut Vec<ConnectionJson>, wrong: &mut usize, 
 }
 
 /// Serves one connection.
-fn one(line: &Line<'_>, incoming: Incoming) -> ConnectionJson {
+fn one(line: &Line<'_>, args: &WireServe, incoming: Incoming) -> ConnectionJson {
     let peer = incoming.peer_address().map_or_else(|status| status.to_string(), |peer| peer.to_string());
-    let mut mode = "rping";
-    let result = answer(line, incoming, &mut mode);
+    let mut mode = if args.ucmatose { "ucmatose" } else { "rping" };
+    let result = answer(line, args, incoming, &mut mode);
     let (messages, bytes) = *result.as_ref().unwrap_or(&(0, 0));
     ConnectionJson { peer, mode, messages, bytes, error: result.as_ref().err().map(Into::into) }
 }
 
-fn answer(line: &Line<'_>, incoming: Incoming, mode: &mut &'static str) -> Result<(u64, u64), Fault> {
+fn answer(line: &Line<'_>, args: &WireServe, incoming: Incoming, mode: &mut &'static str) -> Result<(u64, u64), Fault> {
     let failed = |status: NtStatus| Fault::of("accept", status);
     let mut private = vec![0; 56];
     incoming.connection_data(&mut private).map_err(failed)?;
-    let wanted = Wanted::decode(&private);
-    let mut end = End::new(line, DEPTH)?;
+    let wanted = Wanted::decode(&private).filter(|_| !args.ucmatose);
+    let mut end = End::new(line, if args.ucmatose { args.count } else { DEPTH })?;
+    let side = if args.ucmatose { Some(ucmatose::Side::new(&mut end, args.size, args.count)?) } else { None };
     let mut server = match wanted {
         None => {
-            end.post_messages()?;
+            if side.is_none() {
+                end.post_messages()?;
+            }
             None
         }
         Some(wanted) => {
@@ -176,9 +180,10 @@ fn answer(line: &Line<'_>, incoming: Incoming, mode: &mut &'static str) -> Resul
     let gone = end.gone.clone();
     let accepting = incoming.accept(&end.qp, &offer, move || gone.set()).map_err(failed)?;
     let connection = accepting.wait().map_err(failed)?;
-    let served = match &mut server {
-        None => rping::serve(&mut end),
-        Some(server) => server.serve(&mut end),
+    let served = match (&mut server, &side) {
+        (_, Some(side)) => side.serve(&mut end),
+        (None, None) => rping::serve(&mut end),
+        (Some(server), None) => server.serve(&mut end),
     };
     if !end.gone.is_set() {
         // This side has found something wrong, or is to end: the peer should know.
