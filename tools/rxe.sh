@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Linux' rxe judges the protocol crate `roce`. A QEMU guest with rdma_rxe runs rping; an ordinary program on this side is the other
-# end, frame by frame over a UDP socket: no privileges, no kernel module here. Both directions, IPv4 and IPv6, data compared, and
-# once more with one frame in a hundred lost each way.
+# Linux' rxe judges the wire. A QEMU guest with rdma_rxe runs rping and ucmatose; `ndkctl wire` is the other end, as an ordinary program: no
+# privileges, no kernel module here. Both directions, IPv4 and IPv6, data compared; clean over one frame a datagram, and over VXLAN with
+# 1 and 5 % of frames lost each way; refusals; many connections; a guest that is stopped in the middle.
 #
-#   tools/rxe.sh [guest|run]
+#   tools/rxe.sh [guest|run [--short]]
 #
 # `guest` only makes the guest from Debian's packages, kept in target/rxe; `run`, which is the default, makes it if it is not there.
-# IMAGE names a kernel (linux-image-6.12...); without it the distribution's own is taken. LIMIT is the guest's time in seconds.
+# `--short` is for CI: less of everything. IMAGE names a kernel (linux-image-6.12...); without it the distribution's own is taken.
+# LIMIT is the guest's time in seconds, NDKCTL the program, which is built otherwise.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/debian.sh
@@ -15,8 +16,9 @@ GUEST=target/rxe
 TOOLS=(busybox-static iproute2 rdmacm-utils ibverbs-utils ibverbs-providers librdmacm1 libibverbs1 libnl-3-200 libnl-route-3-200
     libc6 libmnl0 libelf1 libbpf1 libcap2 libbsd0 libmd0 libselinux1 libpcre2-8-0 libtirpc3 libxtables12 zlib1g libgcc-s1
     libdb5.3 libzstd1 liblzma5 libgssapi-krb5-2 libkrb5-3 libk5crypto3 libkrb5support0 libcom-err2 libkeyutils1)
-PROGRAMS=(bin/busybox bin/ip usr/bin/rdma usr/bin/rping lib/x86_64-linux-gnu/libgcc_s.so.1)
-MODULES=(crc32_generic crc32-pclmul virtio_pci virtio_net rdma_rxe rdma_ucm)
+PROGRAMS=(bin/busybox bin/ip usr/bin/rdma usr/bin/rping usr/bin/ucmatose lib/x86_64-linux-gnu/libgcc_s.so.1)
+MODULES=(crc32_generic crc32-pclmul virtio_pci virtio_net vxlan rdma_rxe rdma_ucm)
+RECIPE=$({ echo "${TOOLS[@]}" "${PROGRAMS[@]}" "${MODULES[@]}"; cat tools/rxe-init.sh; } | sha256sum | cut -c1-8)
 
 # Copies programs and the libraries they need from the unpacked packages to the guest's root.
 copy_programs() {
@@ -59,7 +61,8 @@ make_guest() {
         command -v $program >/dev/null || { install_packages qemu-system-x86 cpio kmod xz-utils binutils; break; }
     done
     image=${IMAGE:-$(apt-cache depends linux-image-amd64 | awk '/Depends:/ {print $2; exit}')}
-    [[ -f $GUEST/$image.cpio ]] && return
+    CPIO=$GUEST/$image-$RECIPE.cpio KERNEL=$GUEST/$image.vmlinuz
+    [[ -f $CPIO && -f $KERNEL ]] && return
     version=${image#linux-image-}
     scratch=$(mktemp -d)
     root=$scratch/root
@@ -78,89 +81,138 @@ make_guest() {
     copy_programs "$scratch/packages" "$root" "${PROGRAMS[@]}" \
         "$(cd "$scratch/packages" && ls usr/lib/x86_64-linux-gnu/libibverbs/librxe*.so)"
     copy_modules "$scratch/kernel" "$version" "$root/modules"
-    write_init >"$root/init"
+    cp tools/rxe-init.sh "$root/init"
     chmod +x "$root/init"
     (cd "$root" && find . | cpio -o -H newc --quiet) >"$GUEST/base.cpio"
-    cp "$scratch/kernel/boot/vmlinuz-$version" "$GUEST/$image.vmlinuz"
-    mv "$GUEST/base.cpio" "$GUEST/$image.cpio"
+    cp "$scratch/kernel/boot/vmlinuz-$version" "$KERNEL"
+    mv "$GUEST/base.cpio" "$CPIO"
     rm -rf "$scratch"
 }
 
-# What the guest does: an rxe on its network card, then the job. busybox has an `ip` of its own, hence the path.
-write_init() {
-    cat <<'INIT'
-#!/bin/busybox sh
-/bin/busybox --install -s /bin 2>/dev/null
-export PATH=/usr/bin:/bin
-mount -t proc p /proc; mount -t sysfs s /sys; mount -t devtmpfs d /dev; mount -t tmpfs t /tmp; mount -t tmpfs t /run
-for module in crc32_generic crc32-pclmul virtio_pci virtio_net rdma_rxe rdma_ucm; do
-    while read -r file; do insmod /modules/$file 2>/dev/null; done < /modules/$module.list
-done
-/bin/ip link set lo up
-/bin/ip link set eth0 up
-/bin/ip addr add 10.0.0.1/24 dev eth0
-/bin/ip addr add fd00::1/64 dev eth0 nodad
-rdma link add rxe0 type rxe netdev eth0
-. /job.sh
-poweroff -f
-INIT
-}
-
-# start_guest JOB LOG LOCAL-PORT REMOTE-PORT: its frames go to the remote port, one a datagram. The guest's process is in $guest.
+# start_guest JOB LOG NETWORK: the guest's process is in $guest.
+#   dgram: its frames are datagrams. vxlan: QEMU's user network; the guest has a VXLAN device over it.
 start_guest() {
-    local scratch image
-    image=$(basename "$(ls "$GUEST"/${IMAGE:-linux-image-}*.cpio | tail -1)" .cpio)
+    local scratch netdev
     scratch=$(mktemp -d)
     cp "$1" "$scratch/job.sh"
-    (cd "$scratch" && echo job.sh | cpio -o -H newc --quiet) | cat - "$GUEST/$image.cpio" >"$2.cpio"
+    (cd "$scratch" && echo job.sh | cpio -o -H newc --quiet) | cat - "$CPIO" >"$2.cpio"
     rm -r "$scratch"
-    timeout "${LIMIT:-400}" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35 -accel tcg -cpu max -smp 1 \
-        -m 384 -serial "file:$2" -kernel "$GUEST/$image.vmlinuz" -initrd "$2.cpio" \
-        -append "console=ttyS0 panic=-1 quiet no_timer_check rcupdate.rcu_cpu_stall_suppress=1" \
-        -netdev "dgram,id=n0,local.type=inet,local.host=127.0.0.1,local.port=$3,remote.type=inet,remote.host=127.0.0.1,remote.port=$4" \
-        -device virtio-net-pci,netdev=n0,mac=02:00:00:00:00:01 &
+    case $3 in
+        dgram) netdev="dgram,id=n0,local.type=inet,local.host=127.0.0.1,local.port=$THERE,remote.type=inet,remote.host=127.0.0.1,remote.port=$HERE" ;;
+        vxlan) netdev="user,id=n0,hostfwd=udp:127.0.0.1:$THERE-:$HERE" ;;
+    esac
+    timeout "${LIMIT:-500}" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35 -accel tcg -cpu max -smp 1 \
+        -m 384 -serial "file:$2" -kernel "$KERNEL" -initrd "$2.cpio" \
+        -append "console=ttyS0 panic=-1 quiet no_timer_check rcupdate.rcu_cpu_stall_suppress=1 network=$3 port=$HERE" \
+        -netdev "$netdev" -device virtio-net-pci,netdev=n0,mac=02:00:00:00:00:01 &
     guest=$!
 }
 
-# The cases in order: here and in the guest.
-SERVERS=("10.0.0.1 64 10" "10.0.0.1 3000 10" "10.0.0.1 60000 5" "fd00::1 3000 5")
-CLIENTS=("10.0.0.2 64 10" "10.0.0.2 3000 10" "10.0.0.2 60000 5" "fd00::2 3000 5")
+HERE=25202 THERE=25201
+# What rping takes is 64 KiB at most, and at least what its text needs.
+if [[ ${2:-} == --short ]]; then
+    CASES=("4 64 10" "4 3000 5" "4 60000 3" "6 3000 5") MANY=50 SIZES=(1 1048576) AT_ONCE=16
+else
+    CASES=("4 32 20" "4 64 100" "4 1024 20" "4 1025 20" "4 3000 50" "4 60000 20" "6 32 20" "6 64 100" "6 3000 50" "6 65000 20") MANY=1000 SIZES=(1 2 1024 1025 65536 1048576) AT_ONCE=64
+fi
 
-# run NAME [OPTION...]: the options are those of the example.
+# run NAME NETWORK LOSS CONNECTIONS
 run() {
-    local name=$1 scratch=$GUEST/$1 cases=() address size count
+    local name=$1 network=$2 loss=$3 connections=$4 scratch=$GUEST/$1 case family size count guest_at our
+    local begun=$SECONDS judged=0 failures=() log
+    rm -rf "$scratch"
     mkdir -p "$scratch"
+    log=$scratch/guest.txt
+    local of=(--local 10.0.0.2/24 --local fd00::2/64 --network "$network" --bind "127.0.0.1:$HERE" --peer "127.0.0.1:$THERE"
+        --lose "$loss" --seed "${SEED:-1}" --json)
     {
-        for case in "${SERVERS[@]}"; do
-            read -r address size count <<<"$case"
-            echo "rping -s -a $address -S $size -C $count -V > /tmp/out 2>&1; echo \"JUDGE server $case: rc \$?\"; cat /tmp/out"
-            cases+=("client/$address/$size/$count")
+        for case in "${CASES[@]}"; do
+            read -r family size count <<<"$case"
+            [[ $family == 4 ]] && guest_at=10.0.0.1 || guest_at=fd00::1
+            echo "rping -s -a $guest_at -S $size -C $count -V > /tmp/out 2>&1; echo \"JUDGE server $case: rc \$?\"; cat /tmp/out"
         done
-        for case in "${CLIENTS[@]}"; do
-            read -r address size count <<<"$case"
+        for case in "${CASES[@]}"; do
+            read -r family size count <<<"$case"
+            [[ $family == 4 ]] && our=10.0.0.2 || our=fd00::2
             # Until the program at the other end has come to this case.
-            echo "n=0; until rping -c -a $address -S $size -C $count -V > /tmp/out 2>&1 || [ \$n -gt 20 ]; do n=\$((n+1)); sleep 1; done"
-            echo "echo \"JUDGE client $case: rc \$((n > 20))\"; cat /tmp/out"
-            cases+=("server/$size/$count")
+            echo "n=0; until rping -c -a $our -S $size -C $count -V > /tmp/out 2>&1 || [ \$n -gt 60 ]; do n=\$((n+1)); sleep 1; done"
+            echo "echo \"JUDGE client $case: rc \$((n > 60))\"; cat /tmp/out"
+            # While the program is there: one more case follows.
+            [[ $judged == 0 ]] && echo "rping -c -a 10.0.0.2 -p 9999 -C 1 > /tmp/out 2>&1; echo \"JUDGE refused: rc \$((\$? == 0))\"; cat /tmp/out"
+            judged=1
         done
-        echo "rping -c -a 10.0.0.2 -p 9999 -C 1 > /tmp/out 2>&1; echo \"JUDGE refused: rc \$((\$? == 0))\"; cat /tmp/out"
+        # Sizes that rping does not have; then connections all at once.
+        for size in "${SIZES[@]}"; do
+            echo "ucmatose -b 10.0.0.1 -S $size -C 5 > /tmp/out 2>&1; echo \"JUDGE ucmatose server $size: rc \$?\"; cat /tmp/out"
+        done
+        for size in "${SIZES[@]}"; do
+            echo "n=0; until ucmatose -s 10.0.0.2 -S $size -C 5 > /tmp/out 2>&1 || [ \$n -gt 60 ]; do n=\$((n+1)); sleep 1; done"
+            echo "echo \"JUDGE ucmatose client $size: rc \$((n > 60))\"; cat /tmp/out"
+        done
+        echo "n=0; until ucmatose -s 10.0.0.2 -p 7472 -S 3000 -C 10 -c $AT_ONCE > /tmp/out 2>&1 || [ \$n -gt 60 ]; do n=\$((n+1)); sleep 1; done"
+        echo "echo \"JUDGE ucmatose at once: rc \$((n > 60))\"; cat /tmp/out"
+        # For many connections, and for the end in the middle.
+        echo "rping -s -P -a 10.0.0.1 > /tmp/out 2>&1"
     } >"$scratch/job.sh"
-    start_guest "$scratch/job.sh" "$scratch/guest.txt" 25201 25202
-    trap 'kill $guest 2>/dev/null || true' EXIT
-    local result=0
-    target/release/examples/rping 25202 25201 "${@:2}" --pcap "$scratch/frames.pcap" "${cases[@]}" --linger 10 || result=$?
-    wait $guest || true
+    start_guest "$scratch/job.sh" "$log" "$network"
+    trap 'kill -9 $guest 2>/dev/null || true' EXIT
+
+    # ours CODE NAME ARGUMENT...: our side of a case, which must end with this code
+    ours() {
+        local expected=$1 what=$2 code=0
+        "$NDKCTL" wire "${@:3}" "${of[@]}" >"$scratch/$what.json" 2>"$scratch/$what.err" || code=$?
+        [[ $code == "$expected" ]] || { failures+=("$what: code $code: $(cat "$scratch/$what.err")"); return 0; }
+        echo "  $name $what: right"
+    }
+    local number=0
+    for case in "${CASES[@]}"; do
+        read -r family size count <<<"$case"
+        [[ $family == 4 ]] && guest_at=10.0.0.1 || guest_at=[fd00::1]:7174
+        ours 0 "ping-IPv$family-$size" ping "$guest_at" --size "$size" --count "$count" --wait 200 \
+            --pcap "$scratch/ping-$((number++)).pcap"
+    done
+    ours 4 refused ping 10.0.0.1:9999
+    ours 0 serve serve --connections "${#CASES[@]}" --pcap "$scratch/serve.pcap"
+    for size in "${SIZES[@]}"; do
+        ours 0 "ucmatose-ping-$size" ping 10.0.0.1:7471 --ucmatose --size "$size" --count 5 --wait 60
+    done
+    for size in "${SIZES[@]}"; do
+        ours 0 "ucmatose-serve-$size" serve --ucmatose --size "$size" --count 5 --connections 1
+    done
+    ours 0 ucmatose-at-once serve --ucmatose --port 7472 --size 3000 --count 10 --connections "$AT_ONCE"
+    ours 0 connections ping 10.0.0.1 --connections "$connections" --count 1 --wait 60
+    ours 0 info info 10.0.0.1
+    # The guest stops in the middle of a long run: our side ends by itself, and says so.
+    { sleep 3; kill -STOP "$(pgrep -P $guest || echo $guest)"; } &
+    ours 8 stopped ping 10.0.0.1 --count 100000000 --patience 20
+    wait $!
+    kill -9 "$(pgrep -P $guest || echo $guest)" 2>/dev/null || true
+    wait $guest 2>/dev/null || true
     trap - EXIT
-    grep -a JUDGE "$scratch/guest.txt" | tr -d '\r' || true
-    [[ $result == 0 ]] || { echo "$name: the program failed"; tail -20 "$scratch/guest.txt"; return 1; }
-    [[ $(grep -ac 'JUDGE.*: rc 0' "$scratch/guest.txt") == $((${#SERVERS[@]} + ${#CLIENTS[@]} + 1)) ]] ||
-        { echo "$name: the guest does not agree"; return 1; }
-    echo "$name: rxe agrees"
+    judged=$(tr -d '\r' <"$log" | grep -ac 'JUDGE.*: rc 0' || true)
+    local cases=$((2 * ${#CASES[@]} + 1 + 2 * ${#SIZES[@]} + 1))
+    if [[ $judged != "$cases" ]]; then
+        failures+=("the guest agrees with $judged of $cases cases; $log has what it says")
+        tr -d '\r' <"$log" | grep -a 'JUDGE' | grep -av 'rc 0' || true
+    fi
+    if ((${#failures[@]})); then
+        printf '%s: %s\n' "$name" "${failures[@]/#/    }"
+        return 1
+    fi
+    echo "$name: rxe agrees, $((SECONDS - begun)) s"
 }
 
 make_guest
 [[ ${1:-run} == guest ]] && exit
-cargo build -q --release -p roce --example rping
-run clean
-run lossy --lose 10
-tools/roce-tshark.sh "$GUEST/clean/frames.pcap"
+if [[ -z ${NDKCTL:-} ]]; then
+    cargo build -q --release -p ndkctl
+    NDKCTL=target/release/ndkctl
+fi
+failed=0
+run clean dgram 0 "$MANY" || failed=1
+run lossy vxlan 1 10 || failed=1
+[[ ${2:-} == --short ]] || run very-lossy vxlan 5 5 || failed=1
+for capture in "$GUEST"/clean/*.pcap; do
+    tools/roce-tshark.sh "$capture" || failed=1
+done
+exit $failed

@@ -90,6 +90,8 @@ pub enum Command {
     Timeline(crate::timeline::TimelineArgs),
     /// Export a recording as RoCE v2 packets, for tools that read pcapng
     Packets(crate::timeline::Packets),
+    /// Talk to other machines over RoCEv2: Linux' rxe, RoCE cards, other SoftNDKs (docs/wire.md)
+    Wire(crate::wire::args::WireArgs),
 }
 
 impl Command {
@@ -104,7 +106,8 @@ impl Command {
             | Self::DriverRun(_)
             // What was begun is undone.
             | Self::Nic(_)
-            | Self::Record(_) => First::SetsTheFlag,
+            | Self::Record(_)
+            | Self::Wire(_) => First::SetsTheFlag,
             Self::Driver(args) => match args.command {
                 DriverCommand::Install(_) | DriverCommand::Uninstall(_) | DriverCommand::Run(_) => First::SetsTheFlag,
                 DriverCommand::Status(_) | DriverCommand::Settings(_) => First::Ends,

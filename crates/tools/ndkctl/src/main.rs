@@ -50,6 +50,7 @@ mod size;
 mod soak;
 mod timeline;
 mod usage;
+mod wire;
 
 use std::process::ExitCode;
 
@@ -118,6 +119,8 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Timeline(args) => timeline::run(args),
         Command::Packets(args) => timeline::packets(args),
+        // It has exit codes of its own.
+        Command::Wire(args) => return wire::run(args, &interrupted),
     };
     match end {
         Ok(End::Good) => ExitCode::SUCCESS,

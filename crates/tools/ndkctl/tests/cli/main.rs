@@ -7,6 +7,7 @@ mod made;
 mod manners;
 #[path = "../../src/schema.rs"]
 mod schema;
+mod wire;
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,0 +1,72 @@
+//! One frame a datagram: the network of QEMU's `-netdev dgram`.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use crate::{
+    error::OpenError,
+    segment::{Segment, too_long},
+    udp::{self, Udp},
+};
+
+/// A segment with one other end: frames are the datagrams of a UDP socket.
+///
+/// Its other end is a QEMU with `-netdev dgram,id=n0,local.type=inet,local.host=...,remote.type=inet,remote.host=...`, or another of this.
+/// Datagrams of others than the peer are dropped.
+pub struct Datagrams {
+    socket: Udp,
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Datagrams {
+    /// Opens the socket at `local`; frames go to `peer`.
+    ///
+    /// # Errors
+    ///
+    /// The port is in use, or the address is not one of this machine.
+    pub fn open(local: SocketAddr, peer: SocketAddr) -> Result<Self, OpenError> {
+        let socket = Udp::open(local)?;
+        let local = socket.local().map_err(|error| OpenError::of_socket(local, error))?;
+        Ok(Self { socket, local, peer })
+    }
+
+    /// The socket's address.
+    #[must_use]
+    pub const fn local(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+impl Segment for Datagrams {
+    fn send(&self, frame: &[u8]) -> io::Result<()> {
+        self.send_all(&[frame])
+    }
+
+    fn send_all(&self, frames: &[&[u8]]) -> io::Result<()> {
+        if let Some(frame) = frames.iter().find(|frame| frame.len() > self.longest()) {
+            return Err(too_long(frame, self.longest()));
+        }
+        let parts: Vec<_> = frames.iter().map(|frame| [*frame]).collect();
+        let datagrams: Vec<_> = parts.iter().map(|parts| (&parts[..], self.peer)).collect();
+        self.socket.send_all(&datagrams)
+    }
+
+    fn receive(&self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        let mut count = 0;
+        self.socket.receive(patience, &mut |datagram, from| {
+            if from == self.peer {
+                take(datagram);
+                count += 1;
+            }
+        })?;
+        Ok(count)
+    }
+
+    fn longest(&self) -> usize {
+        udp::LONGEST
+    }
+
+    fn describe(&self) -> String {
+        format!("one frame a datagram, from {} to {}", self.local, self.peer)
+    }
+}

@@ -1,0 +1,202 @@
+//! A UDP socket: many datagrams with one call where the system can.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket},
+    time::Duration,
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::error::OpenError;
+
+/// Bytes of a datagram at most.
+pub const LONGEST: usize = 65_507;
+/// Bytes of the buffers that the system is asked for. It may give less.
+const BUFFER: usize = 4 << 20;
+
+/// A socket for datagrams of several peers.
+pub struct Udp {
+    socket: UdpSocket,
+    #[cfg(target_os = "linux")]
+    room: std::sync::Mutex<Vec<Vec<u8>>>,
+}
+
+impl Udp {
+    /// Opens a socket. One for all addresses of IPv6 has those of IPv4 too.
+    pub fn open(at: SocketAddr) -> Result<Self, OpenError> {
+        let open = || -> io::Result<UdpSocket> {
+            let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
+            if at.is_ipv6() {
+                socket.set_only_v6(at.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
+            }
+            // Frames come in bursts. Less is slower, not wrong.
+            let _ = (socket.set_recv_buffer_size(BUFFER), socket.set_send_buffer_size(BUFFER));
+            socket.bind(&at.into())?;
+            Ok(socket.into())
+        };
+        let socket = open().map_err(|error| OpenError::of_socket(at, error))?;
+        Ok(Self {
+            socket,
+            #[cfg(target_os = "linux")]
+            room: std::sync::Mutex::new(vec![vec![0; LONGEST]; linux::BATCH]),
+        })
+    }
+
+    /// The address that it is bound to.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The peer's address in the family of the socket.
+    pub fn reach(&self, to: SocketAddr) -> SocketAddr {
+        match (self.socket.local_addr(), to.ip()) {
+            (Ok(SocketAddr::V6(_)), IpAddr::V4(ip)) => (ip.to_ipv6_mapped(), to.port()).into(),
+            _ => to,
+        }
+    }
+
+    /// Sends datagrams, in this order.
+    #[cfg(target_os = "linux")]
+    pub fn send_all(&self, datagrams: &[(&[&[u8]], SocketAddr)]) -> io::Result<()> {
+        linux::send_all(self, datagrams)
+    }
+
+    /// Sends datagrams, in this order.
+    #[cfg(not(target_os = "linux"))]
+    pub fn send_all(&self, datagrams: &[(&[&[u8]], SocketAddr)]) -> io::Result<()> {
+        let send = |parts: &[&[u8]], to| self.socket.send_to(&parts.concat(), self.reach(to)).map(drop);
+        datagrams.iter().try_for_each(|(parts, to)| forgive(send(parts, *to)))
+    }
+
+    /// Waits for datagrams. Addresses of IPv4 are those of IPv4, whatever the socket is.
+    #[cfg(target_os = "linux")]
+    pub fn receive(&self, patience: Duration, take: &mut dyn FnMut(&[u8], SocketAddr)) -> io::Result<usize> {
+        linux::receive(self, patience, take)
+    }
+
+    /// Waits for a datagram.
+    #[cfg(not(target_os = "linux"))]
+    pub fn receive(&self, patience: Duration, take: &mut dyn FnMut(&[u8], SocketAddr)) -> io::Result<usize> {
+        // Zero would be for ever.
+        self.socket.set_read_timeout(Some(patience.max(Duration::from_micros(1))))?;
+        let mut datagram = vec![0; LONGEST];
+        match self.socket.recv_from(&mut datagram) {
+            Ok((length, from)) => {
+                take(&datagram[..length], canonical(from));
+                Ok(1)
+            }
+            Err(error) if is_nothing(&error) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The address without the form that IPv4 has in a socket of IPv6.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    (address.ip().to_canonical(), address.port()).into()
+}
+
+/// Nothing has come: the time has run out, or an earlier datagram found nobody.
+#[cfg(not(target_os = "linux"))]
+fn is_nothing(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | ConnectionReset | ConnectionRefused | Interrupted)
+}
+
+/// A datagram that the network does not take is one that was lost.
+fn forgive(result: io::Result<()>) -> io::Result<()> {
+    use io::ErrorKind::{
+        ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkDown, NetworkUnreachable, WouldBlock,
+    };
+    result.or_else(|error| match error.kind() {
+        WouldBlock | Interrupted | ConnectionRefused | ConnectionReset | HostUnreachable | NetworkUnreachable
+        | NetworkDown => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// `sendmmsg`, `recvmmsg`.
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::{
+        io::{self, IoSlice, IoSliceMut},
+        net::{SocketAddr, SocketAddrV4, SocketAddrV6},
+        os::fd::{AsFd, AsRawFd},
+        sync::PoisonError,
+        time::Duration,
+    };
+
+    use nix::{
+        errno::Errno,
+        poll::{PollFd, PollFlags, ppoll},
+        sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg},
+    };
+
+    use super::{Udp, canonical, forgive};
+
+    /// Datagrams of one call.
+    pub const BATCH: usize = 32;
+
+    pub fn send_all(udp: &Udp, datagrams: &[(&[&[u8]], SocketAddr)]) -> io::Result<()> {
+        for batch in datagrams.chunks(BATCH) {
+            let parts: Vec<Vec<IoSlice<'_>>> =
+                batch.iter().map(|(parts, _)| parts.iter().map(|part| IoSlice::new(part)).collect()).collect();
+            let to: Vec<_> = batch.iter().map(|(_, to)| Some(SockaddrStorage::from(udp.reach(*to)))).collect();
+            let mut sent = 0;
+            while sent < batch.len() {
+                let mut headers = MultiHeaders::preallocate(batch.len() - sent, None);
+                let result =
+                    sendmmsg(udp.socket.as_raw_fd(), &mut headers, &parts[sent..], &to[sent..], [], MsgFlags::empty())
+                        .map(Iterator::count);
+                match result {
+                    Ok(count) => sent += count.max(1),
+                    Err(error) => {
+                        // The first of them: the rest goes on.
+                        forgive(Err(error.into()))?;
+                        sent += 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn receive(udp: &Udp, patience: Duration, take: &mut dyn FnMut(&[u8], SocketAddr)) -> io::Result<usize> {
+        let mut room = udp.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut has_waited = false;
+        loop {
+            let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(room.len(), None);
+            let mut slices: Vec<_> = room.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
+            let flags = MsgFlags::MSG_DONTWAIT;
+            match recvmmsg(udp.socket.as_raw_fd(), &mut headers, slices.iter_mut(), flags, None) {
+                Ok(results) => {
+                    let mut count = 0;
+                    for message in results {
+                        let from = message.address.as_ref().and_then(address);
+                        // An empty datagram has no part.
+                        if let (Some(from), Some(bytes)) = (from, message.iovs().next()) {
+                            take(bytes, canonical(from));
+                            count += 1;
+                        }
+                    }
+                    return Ok(count);
+                }
+                Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) if has_waited => return Ok(0),
+                Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let mut files = [PollFd::new(udp.socket.as_fd(), PollFlags::POLLIN)];
+            match ppoll(&mut files, Some(patience.into()), None) {
+                Ok(0) | Err(Errno::EINTR) => return Ok(0),
+                Ok(_) => has_waited = true,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn address(address: &SockaddrStorage) -> Option<SocketAddr> {
+        let v4 = address.as_sockaddr_in().map(|address| SocketAddrV4::from(*address).into());
+        v4.or_else(|| address.as_sockaddr_in6().map(|address| SocketAddrV6::from(*address).into()))
+    }
+}
