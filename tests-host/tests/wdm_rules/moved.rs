@@ -7,29 +7,45 @@ use std::{
     ptr,
     sync::{
         Mutex,
-        atomic::{AtomicPtr, Ordering::SeqCst},
+        atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst},
     },
 };
 
 use simulated_kernel::{Rule, caught};
 use wdk_sys::{
     ERESOURCE, EX_RUNDOWN_REF, FAST_MUTEX, IO_CSQ, IO_CSQ_IRP_CONTEXT, IO_REMOVE_LOCK, IRP, KDPC, KEVENT, KSEMAPHORE,
-    KTIMER, LARGE_INTEGER, LIST_ENTRY, LOOKASIDE_LIST_EX, MDL, NTSTATUS, PDEVICE_OBJECT, PIRP, PVOID, WORK_QUEUE_ITEM,
+    KTIMER, LARGE_INTEGER, LIST_ENTRY, LOOKASIDE_LIST_EX, MDL, NTSTATUS, PDEVICE_OBJECT, PEX_TIMER, PIRP, PVOID,
+    SLIST_HEADER, WORK_QUEUE_ITEM,
     ntddk::{
         ExAcquireFastMutex, ExAcquireRundownProtection, ExAcquireSpinLockExclusive, ExAcquireSpinLockShared,
-        ExDeleteLookasideListEx, ExDeleteResourceLite, ExInitializeLookasideListEx, ExInitializeResourceLite,
-        ExInitializeRundownProtection, ExInterlockedInsertTailList, ExInterlockedRemoveHeadList, ExQueueWorkItem,
-        ExReleaseFastMutex, ExReleaseRundownProtection, ExReleaseSpinLockExclusive, IoAcquireRemoveLockEx,
-        IoAllocateMdl, IoCsqInitialize, IoCsqInsertIrp, IoCsqRemoveIrp, IoCsqRemoveNextIrp, IoFreeMdl,
-        IoInitializeRemoveLockEx, IofCompleteRequest, KeCancelTimer, KeDelayExecutionThread, KeFlushQueuedDpcs,
-        KeInitializeDpc, KeInitializeEvent, KeInitializeMutex, KeInitializeSemaphore, KeInitializeTimer,
-        KeInsertQueueDpc, KeReleaseMutex, KeReleaseSemaphore, KeSetEvent, KeSetTimer, KeWaitForSingleObject,
-        MmBuildMdlForNonPagedPool, MmMapLockedPagesSpecifyCache, MmProbeAndLockPages, MmUnmapLockedPages,
-        PsCreateSystemThread,
+        ExAllocateTimer, ExCancelTimer, ExDeleteLookasideListEx, ExDeleteResourceLite, ExDeleteTimer,
+        ExInitializeLookasideListEx, ExInitializeResourceLite, ExInitializeRundownProtection,
+        ExInterlockedInsertTailList, ExInterlockedRemoveHeadList, ExQueueWorkItem, ExReleaseFastMutex,
+        ExReleaseRundownProtection, ExReleaseSpinLockExclusive, ExSetTimer, IoAcquireRemoveLockEx, IoAllocateMdl,
+        IoCsqInitialize, IoCsqInsertIrp, IoCsqRemoveIrp, IoCsqRemoveNextIrp, IoFreeMdl, IoInitializeRemoveLockEx,
+        IofCompleteRequest, KeCancelTimer, KeDelayExecutionThread, KeFlushQueuedDpcs, KeInitializeDpc,
+        KeInitializeEvent, KeInitializeMutex, KeInitializeSemaphore, KeInitializeTimer, KeInsertQueueDpc,
+        KeReleaseMutex, KeReleaseSemaphore, KeSetEvent, KeSetTimer, KeWaitForSingleObject, MmBuildMdlForNonPagedPool,
+        MmMapLockedPagesSpecifyCache, MmProbeAndLockPages, MmUnmapLockedPages, PsCreateSystemThread,
     },
 };
 
 use crate::driver::{CODE, Parts, complete, run};
+
+unsafe extern "C" {
+    /// The kit declares these, the bindings leave them out.
+    fn InitializeSListHead(list: *mut SLIST_HEADER);
+    fn ExQueryDepthSList(list: *mut SLIST_HEADER) -> u16;
+    fn ExpInterlockedPushEntrySList(list: *mut SLIST_HEADER, entry: *mut SequencedEntry) -> *mut SequencedEntry;
+    fn ExpInterlockedPopEntrySList(list: *mut SLIST_HEADER) -> *mut SequencedEntry;
+    fn ExpInterlockedFlushSList(list: *mut SLIST_HEADER) -> *mut SequencedEntry;
+}
+
+/// `SLIST_ENTRY`.
+#[repr(C, align(16))]
+struct SequencedEntry {
+    next: *mut Self,
+}
 
 const TAG: u32 = u32::from_ne_bytes(*b"Move");
 const LOCK_BYTES: u32 = 32;
@@ -110,6 +126,42 @@ fn timer() -> *mut KTIMER {
     let timer = place();
     call!(KeInitializeTimer(timer));
     timer
+}
+
+fn sequenced_list() -> *mut SLIST_HEADER {
+    let list = place();
+    call!(InitializeSListHead(list));
+    list
+}
+
+fn push(list: *mut SLIST_HEADER, entry: *mut SequencedEntry) {
+    call!(ExpInterlockedPushEntrySList(list, entry));
+}
+
+/// How often the callback of a timer has come, by the context of each.
+unsafe extern "C" fn count(_: PEX_TIMER, context: PVOID) {
+    // SAFETY: each of these timers has a number as its context.
+    unsafe { &*context.cast::<AtomicU32>() }.fetch_add(1, SeqCst);
+}
+
+/// A timer that the system has allocated, with a number that its callback counts in.
+fn allocated_timer(attributes: u32) -> (PEX_TIMER, *mut AtomicU32) {
+    let counter = place::<AtomicU32>();
+    let timer = call!(ExAllocateTimer(Some(count), counter.cast(), attributes));
+    assert!(!timer.is_null());
+    (timer, counter)
+}
+
+/// A millisecond from now.
+const SOON: i64 = -10_000;
+
+/// Has a timer of the system go.
+fn delete(timer: PEX_TIMER, cancel: bool, wait: bool) -> bool {
+    call!(ExDeleteTimer(timer, cancel.into(), wait.into(), ptr::null_mut())) != 0
+}
+
+fn set(timer: PEX_TIMER, due: i64, period: i64) -> bool {
+    call!(ExSetTimer(timer, due, period, ptr::null_mut())) != 0
 }
 
 unsafe extern "C" fn nothing(_: *mut KDPC, _: PVOID, _: PVOID, _: PVOID) {}
@@ -269,6 +321,52 @@ rules! {
         let (lock, head, entry) = (place::<u64>(), head(), place::<LIST_ENTRY>());
         call!(ExInterlockedInsertTailList(head, entry, lock));
         call!(ExInterlockedRemoveHeadList(copy(head), lock));
+    }
+    a_sequenced_list_whose_head_moved breaks MovedObject by {
+        let list = sequenced_list();
+        push(list, place());
+        call!(ExpInterlockedPopEntrySList(copy(list)));
+    }
+    a_sequenced_list_that_nobody_initialised breaks Uninitialised by { push(place(), place()); }
+    a_sequenced_list_that_is_not_aligned breaks BadArgument by {
+        call!(InitializeSListHead(place::<[SLIST_HEADER; 2]>().wrapping_byte_add(8).cast()));
+    }
+    an_entry_of_a_sequenced_list_that_is_not_aligned breaks BadArgument by {
+        push(sequenced_list(), place::<[SequencedEntry; 2]>().wrapping_byte_add(8).cast());
+    }
+    an_entry_that_is_in_the_sequenced_list_already breaks BadArgument by {
+        let (list, entry) = (sequenced_list(), place());
+        push(list, entry);
+        push(list, entry);
+    }
+    a_sequenced_list_with_an_entry_that_is_free breaks UseAfterFree by {
+        let (list, entry) = (sequenced_list(), place::<SequencedEntry>());
+        push(list, entry);
+        // SAFETY: `place` made it.
+        drop(unsafe { Box::from_raw(entry) });
+        call!(ExpInterlockedPopEntrySList(list));
+    }
+    a_timer_that_was_deleted breaks BadHandle by {
+        let (timer, _) = allocated_timer(0);
+        delete(timer, true, true);
+        set(timer, SOON, 0);
+    }
+    a_timer_of_another_kind breaks BadHandle by { set(timer().cast(), SOON, 0); }
+    a_timer_of_high_resolution_that_does_not_wake breaks BadArgument by { allocated_timer(4 | 8); }
+    a_timer_of_high_resolution_that_is_due_at_a_point_in_time breaks BadArgument by {
+        set(allocated_timer(4).0, 10_000, 0);
+    }
+    a_timer_with_a_period_that_is_too_long breaks BadArgument by {
+        set(allocated_timer(0).0, SOON, i64::from(i32::MAX) + 1);
+    }
+    a_timer_that_is_waited_for_and_not_cancelled breaks BadArgument by {
+        delete(allocated_timer(0).0, false, true);
+    }
+    a_timer_that_is_left breaks ReferenceLeak by { allocated_timer(0); }
+    a_timer_that_is_deleted_and_stays_set breaks TimerAtUnload by {
+        let (timer, _) = allocated_timer(0);
+        set(timer, -36_000_000_000, 0);
+        delete(timer, false, false);
     }
     an_empty_list_whose_head_moved breaks MovedObject by {
         call!(ExInterlockedInsertTailList(copy(head()), place::<LIST_ENTRY>(), place::<u64>()));
@@ -455,6 +553,57 @@ fn what_stays_where_it_is_works() {
         call!(ExDeleteResourceLite(resource));
         let mdl = mdl();
         call!(IoFreeMdl(mdl));
+        free_places();
+        complete(irp, 0, 0)
+    }
+    does(control);
+}
+
+#[test]
+fn a_sequenced_list_gives_back_the_last_entry_first() {
+    fn control(_: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
+        let (list, none) = (sequenced_list(), ptr::null_mut());
+        let [one, two, three] = [(); 3].map(|()| place::<SequencedEntry>());
+        assert_eq!(call!(ExpInterlockedPushEntrySList(list, one)), none, "it was empty");
+        assert_eq!(call!(ExpInterlockedPushEntrySList(list, two)), one);
+        push(list, three);
+        assert_eq!(call!(ExQueryDepthSList(list)), 3);
+        assert_eq!(call!(ExpInterlockedPopEntrySList(list)), three);
+        let all = call!(ExpInterlockedFlushSList(list));
+        assert_eq!(all, two);
+        // SAFETY: the driver's entry, and the list is empty.
+        assert_eq!(unsafe { (*all).next }, one);
+        assert_eq!(call!(ExpInterlockedPopEntrySList(list)), none);
+        assert_eq!(call!(ExQueryDepthSList(list)), 0);
+        // What was taken out may be put back, and into another list.
+        push(sequenced_list(), one);
+        push(list, two);
+        free_places();
+        complete(irp, 0, 0)
+    }
+    does(control);
+}
+
+#[test]
+fn a_timer_of_the_system_calls_back_until_it_is_deleted() {
+    fn control(_: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
+        let (timer, counter) = allocated_timer(4);
+        assert!(!set(timer, SOON, 10_000), "it was not set");
+        for _ in 0..2 {
+            wait(timer.cast());
+        }
+        assert!(set(timer, -36_000_000_000, 0), "a periodic one stays set");
+        assert_ne!(call!(ExCancelTimer(timer, ptr::null_mut())), 0);
+        assert_eq!(call!(ExCancelTimer(timer, ptr::null_mut())), 0, "it was not set any more");
+        assert!(!set(timer, -36_000_000_000, 0));
+        assert!(delete(timer, true, true));
+        // SAFETY: no callback comes any more.
+        assert!(unsafe { &*counter }.load(SeqCst) >= 1, "two expiries are one call if the first has not come yet");
+        // One without a callback can be waited for, and goes when it has expired.
+        let timer = call!(ExAllocateTimer(None, ptr::null_mut(), 1 << 31));
+        set(timer, SOON, 0);
+        wait(timer.cast());
+        assert!(!delete(timer, true, false));
         free_places();
         complete(irp, 0, 0)
     }

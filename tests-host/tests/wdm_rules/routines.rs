@@ -765,6 +765,16 @@ fn a_lookaside_list_left_behind() {
 }
 
 #[test]
+fn a_mapping_that_is_to_end_in_a_bug_check() {
+    breaks("a_mapping_that_is_to_end_in_a_bug_check", Rule::BadArgument, |_, irp| {
+        let [low, high, skip] = ANYWHERE;
+        let mdl = call!(MmAllocatePagesForMdlEx(low, high, skip, 5000, 1, 4));
+        call!(MmMapLockedPagesSpecifyCache(mdl, 0, 1, ptr::null_mut(), 1, 16));
+        complete(irp, 0, 0)
+    });
+}
+
+#[test]
 fn pages_freed_while_they_are_mapped() {
     breaks("pages_freed_while_they_are_mapped", Rule::BadMdl, |_, irp| {
         call!(MmFreePagesFromMdl(pages().0));

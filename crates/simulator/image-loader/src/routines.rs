@@ -30,10 +30,13 @@ macro_rules! with_routines {
                 ExAcquireSpinLockSharedAtDpcLevel
                 ExAllocatePool2
                 ExAllocatePoolWithTag
+                ExAllocateTimer
+                ExCancelTimer
                 ExDeleteLookasideListEx
                 ExDeleteNPagedLookasideList
                 ExDeletePagedLookasideList
                 ExDeleteResourceLite
+                ExDeleteTimer
                 ExFlushLookasideListEx
                 ExFreePool
                 ExFreePoolWithTag
@@ -42,9 +45,11 @@ macro_rules! with_routines {
                 ExInitializePagedLookasideList
                 ExInitializeResourceLite
                 ExInitializeRundownProtection
+                ExInitializeSListHead
                 ExInterlockedInsertHeadList
                 ExInterlockedInsertTailList
                 ExInterlockedRemoveHeadList
+                ExQueryDepthSList
                 ExQueueWorkItem
                 ExReInitializeRundownProtection
                 ExReleaseFastMutex
@@ -55,9 +60,14 @@ macro_rules! with_routines {
                 ExReleaseSpinLockExclusiveFromDpcLevel
                 ExReleaseSpinLockShared
                 ExReleaseSpinLockSharedFromDpcLevel
+                ExSetTimer
                 ExSetTimerResolution
                 ExTryToAcquireFastMutex
                 ExWaitForRundownProtectionRelease
+                ExpInterlockedFlushSList
+                ExpInterlockedPopEntrySList
+                ExpInterlockedPushEntrySList
+                InitializeSListHead
                 IoAcquireCancelSpinLock
                 IoAcquireRemoveLockEx
                 IoAllocateIrp
@@ -433,12 +443,6 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("wcsspn", "wcsspn"),
     ("wcsstr", "wcsstr"),
     ("wcstoul", "wcstoul"),
-    ("InitializeSListHead", "RtlInitializeSListHead"),
-    ("ExInitializeSListHead", "RtlInitializeSListHead"),
-    ("ExQueryDepthSList", "RtlQueryDepthSList"),
-    ("ExpInterlockedFlushSList", "RtlInterlockedFlushSList"),
-    ("ExpInterlockedPopEntrySList", "RtlInterlockedPopEntrySList"),
-    ("ExpInterlockedPushEntrySList", "RtlInterlockedPushEntrySList"),
 ];
 
 /// Variables of the kernel.

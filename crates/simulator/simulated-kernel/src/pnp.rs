@@ -463,6 +463,7 @@ impl Driver {
         state.check_notifications(id, name);
         state.check_registrations(id, name);
         state.check_keys(id, name);
+        state.check_ex_timers(id, name);
         state.check_threads(id, name);
         state.check_netio(id, name);
         state.check_wsk(id, name);

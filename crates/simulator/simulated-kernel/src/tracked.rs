@@ -19,7 +19,7 @@ use ndis::{NET_BUFFER_LIST, WSK_REGISTRATION};
 use wdk_bindings::{
     _DISPATCHER_HEADER, _GENERAL_LOOKASIDE_POOL, ERESOURCE, EX_RUNDOWN_REF, IO_CSQ, IO_REMOVE_LOCK,
     IO_REMOVE_LOCK_COMMON_BLOCK, IRP, KDPC, KEVENT, KSEMAPHORE, KTIMER, LIST_ENTRY, LOOKASIDE_LIST_EX, MDL,
-    WORK_QUEUE_ITEM,
+    SLIST_HEADER, WORK_QUEUE_ITEM,
 };
 
 use crate::{
@@ -51,6 +51,7 @@ pub enum Kind {
     Resource,
     Rundown,
     Semaphore,
+    SequencedList,
     Timer,
     WorkItem,
 }
@@ -81,6 +82,7 @@ impl Kind {
             Self::Resource => "resource",
             Self::Rundown => "run-down protection",
             Self::Semaphore => "semaphore",
+            Self::SequencedList => "sequenced list",
             Self::Timer => "timer",
             Self::WorkItem => "work item",
         }
@@ -102,6 +104,7 @@ impl Kind {
             Self::Resource => size_of::<ERESOURCE>(),
             Self::Rundown => size_of::<EX_RUNDOWN_REF>(),
             Self::Semaphore => size_of::<KSEMAPHORE>(),
+            Self::SequencedList => size_of::<SLIST_HEADER>(),
             Self::Timer => size_of::<KTIMER>(),
             Self::WorkItem => size_of::<WORK_QUEUE_ITEM>(),
         }
@@ -110,7 +113,7 @@ impl Kind {
     /// The alignment that the reference asks for.
     const fn alignment(self) -> usize {
         match self {
-            Self::Lookaside => 16,
+            Self::Lookaside | Self::SequencedList => 16,
             Self::Resource => 8,
             _ => 1,
         }
@@ -131,7 +134,7 @@ impl Kind {
             Self::Registration => (offset_of!(WSK_REGISTRATION, ReservedRegistrationContext), 1),
             Self::RemoveLock => (offset_of!(IO_REMOVE_LOCK_COMMON_BLOCK, RemoveEvent) + HEADER, 2),
             Self::Resource => (offset_of!(ERESOURCE, SystemResourcesList), 2),
-            Self::Rundown => (0, 1),
+            Self::Rundown | Self::SequencedList => (0, 1),
             Self::WorkItem => (offset_of!(WORK_QUEUE_ITEM, List), 1),
         }
     }
@@ -547,7 +550,7 @@ fn check_memory(address: usize, kind: Kind) {
     check_memory_of(address, kind.name());
 }
 
-fn check_memory_of(address: usize, what: &str) {
+pub fn check_memory_of(address: usize, what: &str) {
     if pool::is_live(address) == Some(false) {
         bug_check(Rule::UseAfterFree, format_args!("the {what} at {address:#x} is in memory that is free"));
     }

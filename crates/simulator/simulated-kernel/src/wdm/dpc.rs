@@ -128,7 +128,7 @@ extern "C" fn KeInitializeThreadedDpc(dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, 
     routine!("KeInitializeThreadedDpc", |state| initialise(state, dpc, work, context));
 }
 
-fn initialise(state: &State, dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, context: PVOID) {
+pub fn initialise(state: &State, dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, context: PVOID) {
     let (owner, address, context) = (state.calling_driver(), Word::of(dpc), Argument::of(context));
     let call = move |arguments| run(owner, work, address, context, arguments);
     let Ok(object) = Dpc::try_new(&state.machine, "driver's DPC", call) else {

@@ -1,14 +1,21 @@
-//! Lists that are changed under a spin lock in one call.
+//! Lists that are changed in one call: under a spin lock, or sequenced ones, which need none.
 
-use std::ptr;
+use std::{iter, ptr, sync::Mutex};
 
-use wdk_bindings::{LIST_ENTRY, PKSPIN_LOCK, PLIST_ENTRY};
+use wdk_bindings::{LIST_ENTRY, PKSPIN_LOCK, PLIST_ENTRY, SLIST_HEADER};
 
 use super::{
     lock::{acquire, release},
     routine,
 };
-use crate::{kernel::State, pool, report::bug_check, rule::Rule};
+use crate::{
+    context,
+    kernel::{State, lock},
+    pool,
+    report::bug_check,
+    rule::Rule,
+    tracked::{Kind, Object, check_memory_of},
+};
 
 /// Does something with a list while its lock is held.
 fn locked<R>(state: &State, word: PKSPIN_LOCK, change: impl FnOnce() -> R) -> R {
@@ -86,5 +93,115 @@ extern "C" fn ExInterlockedRemoveHeadList(head: PLIST_ENTRY, word: PKSPIN_LOCK) 
         // SAFETY: an entry of it, or the head.
         unsafe { (*next).Blink = head };
         first
+    }))
+}
+
+/// An entry of a sequenced list.
+#[repr(C)]
+struct Link {
+    next: *mut Link,
+}
+
+/// What Windows does by one instruction, with the list's two words.
+static SEQUENCED: Mutex<()> = Mutex::new(());
+
+/// A header and each entry are aligned to that, by the reference: the lowest bits of an address have another meaning.
+const SEQUENCED_ALIGNMENT: usize = 16;
+
+fn initialise(state: &State, list: *mut SLIST_HEADER) {
+    let address = list.expose_provenance();
+    state.track(address, context::caller(), Object::Plain(Kind::SequencedList));
+    // SAFETY: the driver's memory for a header, which is aligned and of which the first word is taken.
+    unsafe { first_of(list).write(ptr::null_mut()) };
+}
+
+/// Where a header has the address of the first entry: in its second word.
+const fn first_of(list: *mut SLIST_HEADER) -> *mut *mut Link {
+    list.cast::<*mut Link>().wrapping_add(1)
+}
+
+/// Does something with a list that was initialised, and of which all entries are there. No other call of these routines is in it.
+fn sequenced<R>(state: &State, list: *mut SLIST_HEADER, change: impl FnOnce(*mut *mut Link) -> R) -> R {
+    state.find(list.expose_provenance(), Kind::SequencedList);
+    let _alone = lock(&SEQUENCED);
+    change(first_of(list))
+}
+
+/// The entries from this one on.
+fn entries(first: *mut Link) -> impl Iterator<Item = *mut Link> {
+    let present = |entry: *mut Link| {
+        if !entry.is_null() {
+            check_memory_of(entry.expose_provenance(), "entry of a sequenced list");
+        }
+        (!entry.is_null()).then_some(entry)
+    };
+    // SAFETY: an entry of the driver's list, in memory that is not free.
+    iter::successors(present(first), move |entry| present(unsafe { entry.read() }.next))
+}
+
+fn push(state: &State, list: *mut SLIST_HEADER, entry: *mut Link) -> *mut Link {
+    let address = entry.expose_provenance();
+    if !address.is_multiple_of(SEQUENCED_ALIGNMENT) {
+        let words = format_args!("the entry at {address:#x} is not aligned to {SEQUENCED_ALIGNMENT} bytes");
+        bug_check(Rule::BadArgument, words);
+    }
+    check_memory_of(address, "entry of a sequenced list");
+    sequenced(state, list, |first| {
+        // SAFETY: the list was initialised, and nobody else is in it.
+        let before = unsafe { first.read() };
+        if entries(before).any(|other| other == entry) {
+            bug_check(Rule::BadArgument, format_args!("the entry at {address:#x} is in the sequenced list already"));
+        }
+        // SAFETY: the driver's entry, which is in no list.
+        unsafe { entry.write(Link { next: before }) };
+        // SAFETY: as above.
+        unsafe { first.write(entry) };
+        before
+    })
+}
+
+/// Takes the first entry out, or all.
+fn take(state: &State, list: *mut SLIST_HEADER, all: bool) -> *mut Link {
+    sequenced(state, list, |first| {
+        // SAFETY: the list was initialised, and nobody else is in it.
+        let taken = unsafe { first.read() };
+        let next = if all { None } else { entries(taken).nth(1) }.unwrap_or(ptr::null_mut());
+        // SAFETY: as above.
+        unsafe { first.write(next) };
+        taken
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn InitializeSListHead(list: *mut SLIST_HEADER) {
+    routine!("InitializeSListHead", HIGH_LEVEL, |state| initialise(state, list));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExInitializeSListHead(list: *mut SLIST_HEADER) {
+    routine!("ExInitializeSListHead", HIGH_LEVEL, |state| initialise(state, list));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExpInterlockedPushEntrySList(list: *mut SLIST_HEADER, entry: *mut Link) -> *mut Link {
+    routine!("ExpInterlockedPushEntrySList", HIGH_LEVEL, |state| push(state, list, entry))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExpInterlockedPopEntrySList(list: *mut SLIST_HEADER) -> *mut Link {
+    routine!("ExpInterlockedPopEntrySList", HIGH_LEVEL, |state| take(state, list, false))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExpInterlockedFlushSList(list: *mut SLIST_HEADER) -> *mut Link {
+    routine!("ExpInterlockedFlushSList", HIGH_LEVEL, |state| take(state, list, true))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExQueryDepthSList(list: *mut SLIST_HEADER) -> u16 {
+    routine!("ExQueryDepthSList", HIGH_LEVEL, |state| sequenced(state, list, |first| {
+        // SAFETY: the list was initialised, and nobody else is in it.
+        let count = entries(unsafe { first.read() }).count();
+        u16::try_from(count).unwrap_or(u16::MAX)
     }))
 }

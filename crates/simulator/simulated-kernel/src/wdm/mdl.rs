@@ -254,8 +254,10 @@ extern "C" fn MmMapLockedPagesSpecifyCache(
         if mdl.MdlFlags & FLAG_LOCKED == 0 {
             bug_check(Rule::BadMdl, format_args!("an MDL is mapped whose pages are not locked"));
         }
-        // A driver that wants a bug check instead is not given one for nothing.
-        if bug_check_on_failure == 0 && state.strikes() {
+        if bug_check_on_failure != 0 {
+            bug_check(Rule::BadArgument, format_args!("a mapping that is to end in a bug check if it fails"));
+        }
+        if state.strikes() {
             return ptr::null_mut();
         }
         mdl.MappedSystemVa = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);

@@ -5,6 +5,7 @@
 mod clock;
 mod dpc;
 mod event;
+mod ex_timer;
 mod fast_mutex;
 mod io;
 mod list;
@@ -85,6 +86,7 @@ pub struct Wdm {
     /// How often a queued spin lock was held by another thread when somebody wanted it.
     pub lock_waits: AtomicU64,
     pub shared_locks: Lock<shared_lock::Locks>,
+    pub ex_timers: Lock<ex_timer::ExTimers>,
     pub notifications: Lock<Notifications>,
     pub io: Lock<Io>,
     /// The lock of the system under which IRPs are cancelled.

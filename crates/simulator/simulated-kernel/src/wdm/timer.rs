@@ -17,11 +17,11 @@ use crate::{
     tracked::{KernelTimer, Object},
 };
 
-fn tracked(state: &State, timer: *mut KTIMER) -> Arc<KernelTimer> {
+pub fn tracked(state: &State, timer: *mut KTIMER) -> Arc<KernelTimer> {
     state.timer(timer.expose_provenance())
 }
 
-fn initialise(state: &Arc<State>, timer: *mut KTIMER, kind: TIMER_TYPE) {
+pub fn initialise(state: &Arc<State>, timer: *mut KTIMER, kind: TIMER_TYPE) {
     let kind = match kind {
         _TIMER_TYPE::NotificationTimer => EventKind::Notification,
         _TIMER_TYPE::SynchronizationTimer => EventKind::Synchronization,
@@ -59,7 +59,7 @@ fn delay(state: &State, due: LARGE_INTEGER) -> u64 {
     units / 10
 }
 
-fn set(state: &State, timer: *mut KTIMER, due: LARGE_INTEGER, period: u64, dpc: *mut KDPC) -> BOOLEAN {
+pub fn set(state: &State, timer: *mut KTIMER, due: LARGE_INTEGER, period: u64, dpc: *mut KDPC) -> BOOLEAN {
     let object = tracked(state, timer);
     if !dpc.is_null() {
         drop(dpc::tracked(state, dpc));
