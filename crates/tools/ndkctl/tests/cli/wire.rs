@@ -151,7 +151,7 @@ fn info_says_what_the_wire_uses_and_what_the_peer_answers() {
     let _server = Server::start(&far, &near, &[]);
     for (target, says) in [("10.77.0.1", "accepts"), ("[fd77::1]:9", "refuses")] {
         let asked = [&own[..], &[target]].concat();
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_mins(1);
         let mut output = run(&asked);
         // The server begins.
         while output.status.code() == Some(3) && Instant::now() < end {
