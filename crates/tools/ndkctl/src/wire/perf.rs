@@ -98,14 +98,14 @@ impl Server {
         if wanted.kind == Kind::Read {
             buffer.write(0, &data(0, wanted.size)).map_err(failed)?;
         }
-        let mut this = Self { wanted, buffer };
+        let this = Self { wanted, buffer };
         if wanted.kind == Kind::Send {
             (0..slots).try_for_each(|slot| this.post(end, slot as usize))?;
         }
         Ok(this)
     }
 
-    fn post(&mut self, end: &mut End<'_, '_>, slot: usize) -> Result<(), Fault> {
+    fn post(&self, end: &mut End<'_, '_>, slot: usize) -> Result<(), Fault> {
         let failed = |status| Fault::of("a receive", status);
         let element = self.buffer.sge(slot * self.wanted.size as usize, self.wanted.size).map_err(failed)?;
         end.qp.receiver.receive(slot, &[element]).map_err(failed)
@@ -184,7 +184,7 @@ impl Client {
         self.buffer.write((slot * self.wanted.size) as usize, &bytes).map_err(|status| Fault::of("memory", status))
     }
 
-    fn post(&mut self, end: &mut End<'_, '_>, slot: u32) -> Result<(), Fault> {
+    fn post(&self, end: &mut End<'_, '_>, slot: u32) -> Result<(), Fault> {
         let failed = |status| Fault::of(self.wanted.kind.name(), status);
         let element = [self.buffer.sge((slot * self.wanted.size) as usize, self.wanted.size).map_err(failed)?];
         let context = slot as usize;
@@ -222,10 +222,8 @@ impl Client {
         }
         let mut came = vec![0; size as usize];
         self.buffer.read(0, &mut came).map_err(failed)?;
-        match came.iter().zip(&expected).position(|(came, sent)| came != sent) {
-            Some(at) => Err(Fault::WrongData(format!("{what} {number}, byte {at} of {size}"))),
-            None => Ok(()),
-        }
+        let wrong = came.iter().zip(&expected).position(|(came, sent)| came != sent);
+        wrong.map_or(Ok(()), |at| Err(Fault::WrongData(format!("{what} {number}, byte {at} of {size}"))))
     }
 
     /// Requests one at a time. `seen` gets the number and the time of each.

@@ -84,10 +84,7 @@ pub fn run(args: &WirePing, interrupted: &AtomicBool) -> Result<(), Fault> {
         many: Default::default(),
         took: Duration::ZERO,
     };
-    let line = match Line::open(&args.of, interrupted) {
-        Ok(line) => line,
-        Err(fault) => return Err(fault),
-    };
+    let line = Line::open(&args.of, interrupted)?;
     let begun = Instant::now();
     let total = u64::from(args.count) * u64::from(args.connections);
     let bar = if args.of.json {
@@ -127,12 +124,12 @@ fn connect<'line, 'run>(
     let private = wanted.map_or_else(Vec::new, Wanted::encode);
     loop {
         let mut end = End::new(line, if args.ucmatose { args.count } else { perf::DEPTH })?;
-        let mut side = None;
-        if args.ucmatose {
-            side = Some(ucmatose::Side::new(&mut end, args.size, args.count)?);
+        let side = if args.ucmatose {
+            Some(ucmatose::Side::new(&mut end, args.size, args.count)?)
         } else {
             end.post_messages()?;
-        }
+            None
+        };
         let offer = Offer { inbound_reads: READS, outbound_reads: READS, private_data: &private };
         let begun = Instant::now();
         match line.connect(&end.qp, args.target, &offer, &end.gone) {

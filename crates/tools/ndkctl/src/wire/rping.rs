@@ -73,10 +73,8 @@ impl Client {
         let took = begun.elapsed();
         let mut came = vec![0; data.len()];
         self.sink.read(0, &mut came).map_err(failed)?;
-        match came.iter().zip(&data).position(|(came, sent)| came != sent) {
-            Some(at) => Err(Fault::WrongData(format!("ping {ping}, byte {at} of {}", data.len()))),
-            None => Ok(took),
-        }
+        let wrong = came.iter().zip(&data).position(|(came, sent)| came != sent);
+        wrong.map_or(Ok(took), |at| Err(Fault::WrongData(format!("ping {ping}, byte {at} of {}", data.len()))))
     }
 }
 

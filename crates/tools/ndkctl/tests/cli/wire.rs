@@ -151,7 +151,7 @@ fn info_says_what_the_wire_uses_and_what_the_peer_answers() {
     let _server = Server::start(&far, &near, &[]);
     for (target, says) in [("10.77.0.1", "accepts"), ("[fd77::1]:9", "refuses")] {
         let asked = [&own[..], &[target]].concat();
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_mins(1);
         let mut output = run(&asked);
         // The server begins.
         while output.status.code() == Some(3) && Instant::now() < end {
@@ -183,13 +183,11 @@ fn what_goes_wrong_has_a_code_and_says_what_to_do() {
     fails(&once("fd77::1", &[]), 3, "neighbour discovery");
     fails(&once("10.78.0.1", &[]), 1, "--gateway");
     let _server = Server::start(&far, &near, &["--mtu", "700"]);
-    // It is there when it refuses.
-    let (refused, said) = client(&ping(&near, &far, "10.77.0.1:9999", &[]), 4);
-    assert!(said.contains("REJ 8") && said.contains("ndkctl wire serve"), "{said} {refused}");
     // The peer's network takes less: it says how much, and gets that.
     let (smaller, _) = client(&ping(&near, &far, "10.77.0.1", &["--size", "3000", "--count", "3"]), 0);
     assert_eq!(smaller["messages"], 3);
-    fails(&once("10.77.0.1:9999", &["--mtu", "600"]), 4, "REJ 8");
+    fails(&once("10.77.0.1:9999", &[]), 4, "REJ 8");
+    fails(&once("[fd77::1]:9999", &["--mtu", "600"]), 4, "ndkctl wire serve");
     let (result, _) = client(&ping(&near, &far, "10.77.0.1", &["--mtu", "608", "--count", "3"]), 0);
     assert_eq!(result["path_mtu"], 512);
 }
