@@ -31,10 +31,29 @@ if ! install_wine; then
     say "there is no Wine: the tests were built, not run"
     exit 0
 fi
+# netshell.dll FOLDER: the crate windows imports a function of it that nobody calls, and Wine has no such library
+netshell() {
+    cat >"$CACHE/netshell.c" <<'C'
+__declspec(dllexport) void NcFreeNetconProperties(void *properties) { (void)properties; }
+C
+    "$LINKER" -shared -o "$1/netshell.dll" "$CACHE/netshell.c"
+}
 export WINEDEBUG=${WINEDEBUG:--all} WINEPREFIX=${WINEPREFIX:-$CACHE/wine}
+# The version of Windows that the drivers want.
+wine winecfg -v win10 >/dev/null 2>&1
+# Wine 8 has no CM_Register_Notification, and ends a program that calls it.
+WAITS=a_device_can_be_waited_for
 for program in $programs; do
+    [[ $(basename "$program") != windows-* ]] || windows=$program
     random_numbers "$(dirname "$program")"
+    netshell "$(dirname "$program")"
     say "$(basename "$program")"
-    wine "$program" --nocapture --test-threads 1
+    wine "$program" --nocapture --test-threads 1 --skip "$WAITS"
 done
-say "the installer's tests pass under $(wine --version)"
+say "notifications of devices"
+if said=$(wine "${windows:?no test of Windows was built}" --exact "$WAITS" 2>&1); then
+    say "Wine has them: this test belongs to the others now"
+else
+    grep -o 'unimplemented function [A-Za-z0-9_.]*' <<<"$said" | head -1 || { echo "$said" >&2; exit 1; }
+fi
+say "the other tests of the installer pass under $(wine --version 2>/dev/null)"

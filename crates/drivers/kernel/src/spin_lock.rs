@@ -68,7 +68,7 @@ struct Held<'frame> {
 
 impl<'frame> Held<'frame> {
     /// Acquires the lock. `handle` is in no queue, and the result is dropped, not forgotten: both are seen to by the only caller.
-    // As its counterpart below: the test driver_pe looks at one function at a time, and has to see both calls and the handle in it.
+    #[expect(clippy::inline_always, reason = "driver_pe sees one function at a time, and wants both calls in it")]
     #[inline(always)]
     fn acquire(lock: &'frame QueuedSpinLock, handle: Pin<&'frame Fixed<KLOCK_QUEUE_HANDLE>>) -> Self {
         // SAFETY: the lock is initialised (invariant) and does not move, because it is borrowed longer than the result lives. The
@@ -79,6 +79,7 @@ impl<'frame> Held<'frame> {
 }
 
 impl Drop for Held<'_> {
+    #[expect(clippy::inline_always, reason = "as the acquisition")]
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the lock is held by this handle (invariant), which is pinned and so has the address that it was acquired with.

@@ -1,4 +1,4 @@
-//! The code of AArch64.
+//! The code of `AArch64`.
 
 use yaxpeax_arch::{Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction as Decoded, Opcode, Operand, SIMDSizeCode, SizeCode};
@@ -38,6 +38,13 @@ fn number(operand: Operand) -> Option<u8> {
 fn whole(operand: Operand) -> Option<u8> {
     let is_whole = matches!(operand, Operand::Register(SizeCode::X, _) | Operand::RegisterOrSP(SizeCode::X, _));
     number(operand).filter(|_| is_whole)
+}
+
+/// A register, if it is one that keeps something, is written.
+fn set(state: &mut State, register: Option<u8>, value: Option<Value>) {
+    if let Some(register) = register {
+        state.set(register, value);
+    }
 }
 
 /// The bytes of a register in memory.
@@ -181,12 +188,12 @@ impl Instruction for At {
             Opcode::ADRP | Opcode::ADR => {
                 let from = if self.decoded.opcode == Opcode::ADRP { self.address & 0xFFF } else { 0 };
                 let value = self.target().map(|target| Value::Image(target - from));
-                whole(first).into_iter().for_each(|register| state.set(register, value));
+                set(state, whole(first), value);
                 return;
             }
             Opcode::ADD | Opcode::SUB if self.added().is_some() => {
                 let value = self.added().and_then(|by| get(state, second)?.plus(by));
-                number(first).into_iter().for_each(|register| state.set(register, value));
+                set(state, number(first), value);
                 return;
             }
             // `mov`: something or nothing, which is the zero register.
@@ -195,7 +202,7 @@ impl Instruction for At {
                     Operand::RegShift(_, 0, size, register) => get(state, Operand::Register(size, register)),
                     _ => None,
                 };
-                number(first).into_iter().for_each(|register| state.set(register, value));
+                set(state, number(first), value);
                 return;
             }
             // From here on the frame is counted anew: how far it was moved is not known.
@@ -207,7 +214,7 @@ impl Instruction for At {
         }
         let Some(access) = self.access() else {
             if !self.only_reads() {
-                number(first).into_iter().for_each(|register| state.set(register, None));
+                set(state, number(first), None);
             }
             return;
         };
@@ -226,14 +233,14 @@ impl Instruction for At {
                 };
                 let value = pointer.or_else(|| here.and_then(|place| state.load(place)));
                 let value = value.filter(|_| whole(register).is_some());
-                number(register).into_iter().for_each(|register| state.set(register, value));
+                set(state, number(register), value);
             } else {
                 if let Some(place) = here {
                     let value = if self.is_store() { get(state, register) } else { None };
                     state.store(place, size(register), value);
                 }
                 if !self.is_store() {
-                    number(register).into_iter().for_each(|register| state.set(register, None));
+                    set(state, number(register), None);
                 }
             }
             offset += size(register);

@@ -48,9 +48,10 @@ pub struct ExTimers(BTreeMap<usize, Allocated>);
 /// It has expired: the routine of its DPC.
 unsafe extern "C" fn expired(_: *mut KDPC, memory: PVOID, _: PVOID, _: PVOID) {
     let memory = memory.cast::<Memory>();
-    // SAFETY: the memory of a timer, which is never freed. Nobody writes these two.
-    let (callback, context) = unsafe { ((*memory).callback, (*memory).context) };
-    let Some(callback) = callback else { return };
+    // SAFETY: the memory of a timer, which is never freed. Nobody writes this field.
+    let Some(callback) = (unsafe { (*memory).callback }) else { return };
+    // SAFETY: as above.
+    let context = unsafe { (*memory).context };
     // SAFETY: the driver's own routine, with its own context, at the level that it expects.
     unsafe { callback(memory.cast(), context.pointer("a timer")) };
 }
@@ -109,7 +110,9 @@ extern "C" fn ExSetTimer(timer: PEX_TIMER, due: LONGLONG, period: LONGLONG, _: P
         // A tenth of a microsecond is the unit here, and a period is not nothing.
         let period = if period == 0 { 0 } else { (period.unsigned_abs() / 10).max(1) };
         // SAFETY: the memory of a timer, which is never freed.
-        let (object, dpc) = unsafe { (&raw mut (*memory).timer, &raw mut (*memory).dpc) };
+        let object = unsafe { &raw mut (*memory).timer };
+        // SAFETY: as above.
+        let dpc = unsafe { &raw mut (*memory).dpc };
         timer::set(state, object, LARGE_INTEGER { QuadPart: due }, period, dpc)
     })
 }

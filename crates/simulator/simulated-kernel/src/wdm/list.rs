@@ -99,7 +99,7 @@ extern "C" fn ExInterlockedRemoveHeadList(head: PLIST_ENTRY, word: PKSPIN_LOCK) 
 /// An entry of a sequenced list.
 #[repr(C)]
 struct Link {
-    next: *mut Link,
+    next: *mut Self,
 }
 
 /// What Windows does by one instruction, with the list's two words.

@@ -56,11 +56,11 @@ use ::windows::{
         },
         Security::{
             Cryptography::{
-                CERT_CONTEXT, CERT_FIND_EXISTING, CERT_OPEN_STORE_FLAGS, CERT_STORE_ADD_REPLACE_EXISTING,
-                CERT_STORE_PROV_SYSTEM_W, CERT_STORE_READONLY_FLAG, CERT_SYSTEM_STORE_LOCAL_MACHINE,
-                CertAddEncodedCertificateToStore, CertCloseStore, CertCreateCertificateContext,
-                CertDeleteCertificateFromStore, CertFindCertificateInStore, CertFreeCertificateContext, CertOpenStore,
-                HCERTSTORE, X509_ASN_ENCODING,
+                CERT_CONTEXT, CERT_FIND_EXISTING, CERT_OPEN_STORE_FLAGS, CERT_QUERY_ENCODING_TYPE,
+                CERT_STORE_ADD_REPLACE_EXISTING, CERT_STORE_PROV_SYSTEM_W, CERT_STORE_READONLY_FLAG,
+                CERT_SYSTEM_STORE_LOCAL_MACHINE, CertAddEncodedCertificateToStore, CertCloseStore,
+                CertCreateCertificateContext, CertDeleteCertificateFromStore, CertFindCertificateInStore,
+                CertFreeCertificateContext, CertOpenStore, HCERTSTORE, X509_ASN_ENCODING,
             },
             GetTokenInformation, TOKEN_ELEVATION, TOKEN_QUERY, TokenElevation,
         },
@@ -253,7 +253,9 @@ pub fn certificates(name: &str, change: bool) -> Result<Certificates> {
     let flags = if change { flags } else { flags | CERT_STORE_READONLY_FLAG };
     let parameter = name.as_ptr().cast::<c_void>();
     // SAFETY: this provider's parameter is a name that ends with zero, which lives until the call is over.
-    let store = unsafe { CertOpenStore(CERT_STORE_PROV_SYSTEM_W, Default::default(), None, flags, Some(parameter)) };
+    let store = unsafe {
+        CertOpenStore(CERT_STORE_PROV_SYSTEM_W, CERT_QUERY_ENCODING_TYPE::default(), None, flags, Some(parameter))
+    };
     Ok(Certificates(named("CertOpenStore", store)?))
 }
 

@@ -92,10 +92,7 @@ impl Machine for Windows {
 
     fn distrust(&self, store: Store, certificate: &Certificate) -> Result<()> {
         let store = calls::certificates(store.name(), true)?;
-        match calls::find_certificate(&store, &certificate.der)? {
-            Some(found) => calls::delete_certificate(found),
-            None => Ok(()),
-        }
+        calls::find_certificate(&store, &certificate.der)?.map_or(Ok(()), calls::delete_certificate)
     }
 
     fn staged(&self, driver: &Driver) -> Result<Vec<Staged>> {
@@ -154,10 +151,7 @@ impl Machine for Windows {
         let bell = Bell::new();
         let _ringing = bell.of_device(instance)?;
         let settled = || Ok(look()?.filter(|device| device.started || device.problem != 0));
-        match until(&bell, within, settled)? {
-            Some(device) => Ok(Some(device)),
-            None => look(),
-        }
+        until(&bell, within, settled)?.map_or_else(look, |device| Ok(Some(device)))
     }
 
     fn loaded(&self, driver: &Driver) -> Result<bool> {

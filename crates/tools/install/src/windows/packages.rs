@@ -26,7 +26,8 @@ pub fn staged(driver: &Driver) -> Result<Vec<Staged>> {
     for entry in entries {
         let entry = entry.map_err(|error| fault("list", &folder, &error))?;
         let Some(name) = entry.file_name().to_str().map(str::to_lowercase) else { continue };
-        if !name.starts_with("oem") || !name.ends_with(".inf") {
+        let is_package = name.starts_with("oem") && Path::new(&name).extension().is_some_and(|kind| kind == "inf");
+        if !is_package {
             continue;
         }
         // Thousands of others may be there: only ours is asked for. Its INF is the same in both places.
