@@ -40,9 +40,10 @@ pub fn use_it(adapter: &Adapter, address: IpAddr) -> Result<(), NtStatus> {
     let active = connecting.wait()?.complete(|| ())?.wait()?;
     let passive = accepting.wait()?;
     mr.write(0, MESSAGE)?;
+    let length = u32::try_from(MESSAGE.len()).expect("a short message");
     for message in 0..MESSAGES {
-        far.receiver.receive(2 * message, &[mr.sge(4096, MESSAGE.len() as u32)?])?;
-        near.initiator.send(2 * message + 1, &[mr.sge(0, MESSAGE.len() as u32)?], Flags::empty())?;
+        far.receiver.receive(2 * message, &[mr.sge(4096, length)?])?;
+        near.initiator.send(2 * message + 1, &[mr.sge(0, length)?], Flags::empty())?;
     }
     // One poll then finds a send with a receive behind it.
     let _ = event.wait_micros(5_000);

@@ -90,7 +90,7 @@ fn bytes_of_no_station_change_nothing() {
         let wire = platform.devices()[1].wire().expect("a wire");
         let mut random = s.random();
         for length in 0..600_usize {
-            let mut frame: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
+            let mut frame: Vec<u8> = (0..length).map(|_| random.below(256).to_le_bytes()[0]).collect();
             // Some are for this station, and look like RoCE over IPv4.
             if length > 60 && length % 2 == 0 {
                 frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 2]);

@@ -1,6 +1,6 @@
 //! Adapters of SoftNDK on a host: a network of them, on a machine of threads or a deterministic one.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, vec};
 use core::{
     any::Any,
     net::{IpAddr, SocketAddr},
@@ -201,8 +201,7 @@ impl Wired {
         let os = HostOs::new(&machine);
         let device = Device::try_new_with_cable(&os, &Fabric::try_new(&os)?, config, cable)?;
         let plug = Plug(device.wire().ok_or(NtStatus::INTERNAL_ERROR)?);
-        let mut devices = Vec::new();
-        devices.push(device);
+        let devices = vec![device];
         Ok(Self { loopback: Loopback { devices, machine: Arc::try_new(machine)? }, plug })
     }
 
