@@ -154,8 +154,8 @@ impl Loopback {
 /// }
 ///
 /// # fn main() -> Result<(), ndk::NtStatus> {
-/// let config = provider::Config { wire: Some(WireConfig::new([2, 0, 0, 0, 0, 1])), ..Default::default() };
-/// let wired = Wired::start(config, Box::new(Nowhere))?;
+/// let wire = WireConfig::new([2, 0, 0, 0, 0, 1]);
+/// let wired = Wired::start(provider::Config::default(), wire, Box::new(Nowhere))?;
 /// let plug = wired.plug();
 /// plug.receive(b"what no station sends");
 /// assert_eq!(wired.counters().frames_received, 1);
@@ -183,13 +183,13 @@ impl Plug {
 }
 
 impl Wired {
-    /// Starts a machine of threads with one adapter. `config` has a wire.
+    /// Starts a machine of threads with one adapter, whose frames go to `cable`.
     ///
     /// # Errors
     ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_INVALID_PARAMETER` if there is no wire in `config`.
-    pub fn start(config: Config, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
-        Self::with(Machine::threads().start(), config, cable)
+    /// As [`Device::try_new_with_cable`].
+    pub fn start(config: Config, wire: WireConfig, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
+        Self::with(Machine::threads().start(), config, wire, cable)
     }
 
     /// [`Wired::start`] on a machine.
@@ -197,9 +197,9 @@ impl Wired {
     /// # Errors
     ///
     /// As [`Wired::start`].
-    pub fn with(machine: Machine, config: Config, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
+    pub fn with(machine: Machine, config: Config, wire: WireConfig, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
         let os = HostOs::new(&machine);
-        let device = Device::try_new_with_cable(&os, &Fabric::try_new(&os)?, config, cable)?;
+        let device = Device::try_new_with_cable(&os, &Fabric::try_new(&os)?, config, wire, cable)?;
         let plug = Plug(device.wire().ok_or(NtStatus::INTERNAL_ERROR)?);
         let devices = vec![device];
         Ok(Self { loopback: Loopback { devices, machine: Arc::try_new(machine)? }, plug })

@@ -140,7 +140,7 @@ impl Adapter {
         begun
     }
 
-    /// Not part of its caller: all of an adapter passes through this frame.
+    /// Reads what an adapter is to be, and makes it.
     ///
     /// # Safety
     ///
@@ -154,6 +154,25 @@ impl Adapter {
             trace::roce_frame(number.get(), keywords.wanted_roce_frame, keywords.roce_frame);
         }
         let provider = Self::provide(&driver, number.index(), &keywords)?;
+        // SAFETY: the caller's promise.
+        unsafe { Self::assemble(driver, handle, luid, keywords, number, provider) }
+    }
+
+    /// Makes an adapter of its parts. Not part of its caller: all of an adapter passes through this frame, and none of it is there yet
+    /// while the provider is made.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Adapter::initialize`].
+    #[inline(never)]
+    unsafe fn assemble(
+        driver: Arc<Driver>,
+        handle: NDIS_HANDLE,
+        luid: NET_LUID,
+        keywords: Keywords,
+        number: Number,
+        provider: Arc<provider::Device<Kernel>>,
+    ) -> Result<Arc<Self>, NtStatus> {
         let mac = keywords.address.unwrap_or_else(|| mac_of(luid));
         // The pairs share the processors.
         #[expect(clippy::cast_possible_truncation, reason = "an adapter's number")]

@@ -63,9 +63,6 @@ pub struct Config {
     pub link: u32,
     /// The adapter's addresses.
     pub addresses: [Option<InterfaceAddress>; MAX_ADDRESSES],
-    /// The way to other machines, if the adapter has one: it reaches addresses there that no adapter of its link has. Needs a cable
-    /// ([`Device::try_new_with_cable`]); without one it means nothing.
-    pub wire: Option<WireConfig>,
     /// The most connection requests that a listener holds.
     pub backlog: u32,
     /// How long connections may take to be established and to end.
@@ -135,7 +132,6 @@ impl Default for Config {
             fast_tokens: FastTokens::Stable,
             link: 0,
             addresses: Self::addresses_of(1),
-            wire: None,
             backlog: 128,
             timeouts: Timeouts { connect: 10_000_000, establish: 10_000_000, disconnect: 10_000_000 },
             nic: NicMode::Deferred,
@@ -272,19 +268,19 @@ impl<O: NdkOs> Device<O> {
         Self::make(os, fabric, &config, None)
     }
 
-    /// Makes an adapter whose [wire](Config::wire) ends in `cable`. A message of a connection manager has room for less private data
-    /// than the adapter might allow otherwise, so the limits of that are lowered.
+    /// Makes an adapter with a wire that ends in `cable`: by it the adapter reaches addresses that no adapter of its link has. A message
+    /// of a connection manager has room for less private data than the adapter might allow otherwise, so the limits of that are lowered.
     ///
     /// # Errors
     ///
-    /// As [`Device::try_new_on`]; `STATUS_INVALID_PARAMETER` if the configuration has no wire.
+    /// As [`Device::try_new_on`].
     pub fn try_new_with_cable(
         os: &O,
         fabric: &Arc<Fabric<O>>,
         mut config: Config,
+        wire: WireConfig,
         cable: Box<dyn Cable>,
     ) -> Result<Arc<Self>, NtStatus> {
-        let wire = config.wire.ok_or(NtStatus::INVALID_PARAMETER)?;
         config.info.MaxCallerData = config.info.MaxCallerData.min(MAX_CALLER_DATA);
         config.info.MaxCalleeData = config.info.MaxCalleeData.min(MAX_CALLEE_DATA);
         let network = |address: InterfaceAddress| Network { address: address.address, prefix: address.prefix };

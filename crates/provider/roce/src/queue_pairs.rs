@@ -5,7 +5,7 @@
 
 use alloc::boxed::Box;
 
-use fallible::{AllocError, try_slice};
+use fallible::{AllocError, try_box, try_slice};
 
 use crate::{
     bounded::Bounded,
@@ -17,7 +17,8 @@ const BITS: u32 = 24;
 
 struct Place {
     generation: u32,
-    entry: Option<Entry>,
+    /// Boxed: it is moved out when it is destroyed, and kernel stacks are small.
+    entry: Option<Box<Entry>>,
 }
 
 /// A queue pair, and what the stack knows about it.
@@ -56,7 +57,7 @@ impl QueuePairs {
         // Generation zero would give the numbers 0 and 1.
         place.generation = (place.generation % (generations - 1)) + 1;
         let number = place.generation << self.index_bits | u32::try_from(index).unwrap_or_default();
-        place.entry = Some(Entry { qp: QueuePair::new(number, sizes)?, connection: 0, queued: false });
+        place.entry = Some(try_box(Entry { qp: QueuePair::new(number, sizes)?, connection: 0, queued: false })?);
         Ok(Some(number))
     }
 
@@ -66,16 +67,16 @@ impl QueuePairs {
 
     pub fn get(&self, number: u32) -> Option<&Entry> {
         let place = self.places.get(self.index(number))?;
-        place.entry.as_ref().filter(|entry| entry.qp.number() == number)
+        place.entry.as_deref().filter(|entry| entry.qp.number() == number)
     }
 
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Entry> {
         let index = self.index(number);
         let place = self.places.get_mut(index)?;
-        place.entry.as_mut().filter(|entry| entry.qp.number() == number)
+        place.entry.as_deref_mut().filter(|entry| entry.qp.number() == number)
     }
 
-    pub fn remove(&mut self, number: u32) -> Option<Entry> {
+    pub fn remove(&mut self, number: u32) -> Option<Box<Entry>> {
         self.get(number)?;
         let index = self.index(number);
         self.places[index].entry.take()

@@ -223,10 +223,8 @@ impl Manager {
 
     fn remove<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32) {
         let index = id as usize & ((1 << self.index_bits) - 1);
-        let Some(connection) = self.places.get_mut(index).and_then(|place| place.connection.take_if(|it| it.id == id))
-        else {
-            return;
-        };
+        let Some(place) = self.places.get_mut(index) else { return };
+        let Some(connection) = place.connection.as_ref().filter(|it| it.id == id) else { return };
         if connection.remote_id != 0 {
             let past = Past {
                 remote_guid: connection.remote_guid,
@@ -244,6 +242,8 @@ impl Manager {
         if let Some(entry) = context.qps.get_mut(connection.qp).filter(|entry| entry.connection == id) {
             entry.connection = 0;
         }
+        // In its place: kernel stacks are small.
+        place.connection = None;
         self.events.retain(|event| event.connection != id);
     }
 

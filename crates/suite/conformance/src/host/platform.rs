@@ -194,10 +194,9 @@ impl HostPlatform {
             };
             // Neither is on the other's link.
             config.link = number.into();
-            config.wire =
-                Some(WireConfig { seed: setup.seed, times: TIMES, ..WireConfig::new([2, 0, 0, 0, 0, number]) });
+            let wire = WireConfig { seed: setup.seed, times: TIMES, ..WireConfig::new([2, 0, 0, 0, 0, number]) };
             let (end, seed) = (usize::from(number) - 1, setup.seed.wrapping_add(number.into()));
-            let device = Device::try_new_with_cable(&os, &fabric, config, line.end(end, impairments, seed))?;
+            let device = Device::try_new_with_cable(&os, &fabric, config, wire, line.end(end, impairments, seed))?;
             if let Some(wire) = device.wire() {
                 line.plug(end, wire);
             }

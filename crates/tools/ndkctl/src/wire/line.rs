@@ -164,17 +164,17 @@ impl<'run> Line<'run> {
             *place = Some(InterfaceAddress::new(local.address, local.prefix));
         }
         let gateway = |is_v4: bool| of.gateway.iter().find(|gateway| gateway.is_ipv4() == is_v4).copied();
-        config.wire = Some(WireConfig {
+        let wire = WireConfig {
             gateways: [gateway(true), gateway(false)],
             network_mtu: of.network_mtu(),
             // What a peer cannot guess, and what differs from one run to the next: a peer remembers connections for a while.
             seed: u64::from(std::process::id()) << 32
                 ^ std::time::UNIX_EPOCH.elapsed().map_or(0, |time| u64::from(time.subsec_nanos())),
             ..WireConfig::new(of.station())
-        });
+        };
         let description = segment.describe();
         let failed = |status: NtStatus| Fault::Other(format!("no adapter: {status}"));
-        let wired = Wired::start(config, Box::new(Out(segment.clone()))).map_err(failed)?;
+        let wired = Wired::start(config, wire, Box::new(Out(segment.clone()))).map_err(failed)?;
         let (ends, connecting) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let rejected = Arc::new(Rejected::default());
         let pump = {
