@@ -167,8 +167,6 @@ pub struct Qp<O: Os> {
     /// Posts carry requests out themselves if they can ([`NicMode::Direct`]).
     is_direct: bool,
     limits: Limits,
-    /// Elements that a receive for this queue pair has at most.
-    receive_elements: u32,
     /// The queue pair is at its end: requests and receives are cancelled.
     dead: AtomicBool,
     /// The queue pair has a peer.
@@ -285,7 +283,6 @@ impl<O: Os> Qp<O> {
                 inline: parameters.inline_size,
                 transfer: parameters.max_transfer,
             },
-            receive_elements: parameters.max_peer_sge.max(1),
             dead: AtomicBool::new(false),
             linked: AtomicBool::new(false),
             no_reads: AtomicBool::new(false),

@@ -211,8 +211,8 @@ impl<O: Os> Qp<O> {
     }
 
     /// Elements that a receive for it has at most.
-    pub(crate) const fn receive_elements(&self) -> u32 {
-        self.receive_elements
+    pub(crate) fn receive_elements(&self) -> usize {
+        self.initiating.send_queue.with(|queue| queue.remote.capacity())
     }
 }
 

@@ -107,7 +107,7 @@ impl<O: Os> Table<O> {
 
     pub fn insert(&mut self, number: u32, qp: &Arc<Qp<O>>) -> Result<(), NtStatus> {
         let mut sink = Vec::new();
-        sink.try_reserve_exact(qp.receive_elements() as usize).map_err(fallible::AllocError::from)?;
+        sink.try_reserve_exact(qp.receive_elements()).map_err(fallible::AllocError::from)?;
         let place = self.place(number).ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
         *place = Some(Entry {
             number,
