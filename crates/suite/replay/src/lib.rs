@@ -50,8 +50,6 @@ pub struct Report {
     pub calls: u64,
     /// Calls that could not be made, each with a difference that says why.
     pub left_out: u64,
-    /// Notifications that did not come then: an arm beside work of which nobody knows when it was done may notify or not.
-    pub either_way: u64,
     /// In the order in which they were found.
     pub differences: Vec<Difference>,
 }

@@ -69,8 +69,6 @@ pub struct Player<'r> {
     progress: Progress,
     /// How many callbacks of each object, and connectors, were recorded so far.
     called_back: HashMap<u32, usize>,
-    /// How many arms of each completion queue may notify or not: nobody knows what had been carried out before them.
-    undecided_arms: HashMap<u32, usize>,
     /// Objects that came about only here.
     orphans: Vec<(NDK_OBJECT_TYPE, *mut NDK_OBJECT_HEADER)>,
     report: Report,
@@ -114,7 +112,6 @@ impl<'r> Player<'r> {
             building: HashMap::new(),
             progress: Progress::of(recording),
             called_back: HashMap::new(),
-            undecided_arms: HashMap::new(),
             orphans: Vec::new(),
             report: Report::default(),
         };
@@ -189,9 +186,6 @@ impl<'r> Player<'r> {
         let is_post = record.function.is_post();
         if !is_post && self.progress.is_between(record) {
             self.platform.settle();
-            if record.function == Function::ArmCq {
-                *self.undecided_arms.entry(record.object).or_default() += 1;
-            }
         }
         let mut answer = self.make(record)?;
         let is_full = is_post && matches!(answer, Answer::Status(NtStatus::NO_MORE_ENTRIES));
@@ -425,10 +419,7 @@ impl<'r> Player<'r> {
             // What was recorded and has not come is reported already. The ends of connections whose sides are both closed may be
             // told or not.
             let is_connector = self.objects.kind(object) == Some(NDK_OBJECT_TYPE::CONNECTOR);
-            let undecided = self.undecided_arms.get(&object).copied().unwrap_or(0);
-            if here > recorded && here - recorded <= undecided {
-                self.report.either_way += (here - recorded) as u64;
-            } else if here > recorded && !is_connector && recording.lost == 0 {
+            if here > recorded && !is_connector && recording.lost == 0 {
                 self.differ(record, format!("recorded {recorded} callbacks of the object, here {here}"));
             }
         }

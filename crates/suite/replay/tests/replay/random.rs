@@ -25,7 +25,7 @@ fn recorded(number: u64) -> Recording {
 /// How far work has come when a queue is flushed or armed, or a connection ends, is not the consumer's doing: it is no difference.
 #[test]
 fn random_sequential_consumers_are_run_again_without_a_difference() {
-    let (mut wrong, mut either_way) = (Vec::new(), 0);
+    let mut wrong = Vec::new();
     let count = std::env::var("REPLAY_PROGRAMS").map_or(40, |text| text.parse().expect("a number"));
     for number in 0..count {
         let recording = recorded(number);
@@ -33,9 +33,6 @@ fn random_sequential_consumers_are_run_again_without_a_difference() {
         let said =
             report.differences.iter().map(|one| format!("program {number}: record {}: {}", one.record, one.what));
         wrong.extend(said);
-        either_way += report.either_way;
     }
-    // Number 14 has such an arm.
-    assert!(either_way > 0 || count < 15, "no arm could have gone either way");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
