@@ -376,6 +376,11 @@ impl State {
         self.find_one_of(address, &[kind], kind.name())
     }
 
+    /// The sequenced list at that address must be there. A lookaside list begins with one, which the kit's inline functions change.
+    pub fn find_sequenced_list(&self, address: usize) {
+        self.find_one_of(address, &[Kind::SequencedList, Kind::Lookaside], Kind::SequencedList.name());
+    }
+
     /// What can be waited for at that address.
     pub fn waitable(&self, address: usize) -> Object {
         if let Some(thread) = self.thread_at(address) {

@@ -122,7 +122,7 @@ const fn first_of(list: *mut SLIST_HEADER) -> *mut *mut Link {
 
 /// Does something with a list that was initialised, and of which all entries are there. No other call of these routines is in it.
 fn sequenced<R>(state: &State, list: *mut SLIST_HEADER, change: impl FnOnce(*mut *mut Link) -> R) -> R {
-    state.find(list.expose_provenance(), Kind::SequencedList);
+    state.find_sequenced_list(list.expose_provenance());
     let _alone = lock(&SEQUENCED);
     change(first_of(list))
 }
