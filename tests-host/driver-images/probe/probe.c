@@ -39,6 +39,7 @@ IMPORT NTSTATUS ExInitializeLookasideListEx(struct lookaside *, void *, void *, 
 IMPORT void ExDeleteLookasideListEx(struct lookaside *);
 struct entry { struct entry *next; };
 union list { ULONG64 words[2]; } __attribute__((aligned(16)));
+IMPORT void InitializeSListHead(union list *);
 IMPORT struct entry *ExpInterlockedPopEntrySList(union list *);
 IMPORT struct entry *ExpInterlockedPushEntrySList(union list *, struct entry *);
 IMPORT unsigned short ExQueryDepthSList(union list *);
@@ -200,6 +201,7 @@ static NTSTATUS probe(void) {
     struct entry *entry = lookaside.allocate(lookaside.type, lookaside.size, lookaside.tag, &lookaside);
     EXPECT(entry);
     static union list list;
+    InitializeSListHead(&list);
     ExpInterlockedPushEntrySList(&list, entry);
     EXPECT(ExQueryDepthSList(&list) == 1 && ExpInterlockedPopEntrySList(&list) == entry && ExQueryDepthSList(&list) == 0);
     lookaside.free(entry, &lookaside);
