@@ -333,8 +333,8 @@ fn stack_frames(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
     /// More than any function has now. Beyond a page the compiler would have to probe the stack, which a debug image does not do
     /// either.
     const MOST: [(&str, bool, u32); 6] = [
-        ("softndk", false, 2560),
-        ("softndknic", false, 2560),
+        ("softndk", false, 2304),
+        ("softndknic", false, 2304),
         ("ndktest", false, 3072),
         ("softndk", true, 4095),
         ("softndknic", true, 4095),

@@ -61,8 +61,15 @@ impl<T> Arc<T> {
         // SAFETY: an `Inner` holds a counter, so its size is not zero.
         let raw = unsafe { alloc(Layout::new::<Inner<T>>()) };
         let inner = NonNull::new(raw.cast::<Inner<T>>()).ok_or(AllocError)?;
-        // SAFETY: `inner` is fresh memory of the layout of `Inner<T>`.
-        unsafe { inner.write(Inner { references: AtomicUsize::new(1), value }) };
+        // Field by field, so that a large value does not pass through the stack once more.
+        // SAFETY: `inner` is memory of the layout of `Inner<T>`, so the field lies inside of it.
+        let references = unsafe { &raw mut (*inner.as_ptr()).references };
+        // SAFETY: as for the field before.
+        let place = unsafe { &raw mut (*inner.as_ptr()).value };
+        // SAFETY: the memory is fresh, aligned, and nobody else's.
+        unsafe { references.write(AtomicUsize::new(1)) };
+        // SAFETY: the memory is fresh, aligned, and nobody else's; now both fields have a value.
+        unsafe { place.write(value) };
         Ok(Self { inner, owns: PhantomData })
     }
 
