@@ -110,6 +110,14 @@ struct Direction {
     frames: AtomicU64,
 }
 
+impl Direction {
+    #[inline]
+    fn add(&self, done: Budget) {
+        self.octets.fetch_add(done.bytes as u64, Ordering::Relaxed);
+        self.frames.fetch_add(done.requests.into(), Ordering::Relaxed);
+    }
+}
+
 /// Identifies a NIC, by its address.
 struct Identity;
 
@@ -133,25 +141,18 @@ impl TrafficCounters {
     /// sends and writes.
     #[inline]
     pub fn count(&self, peer: &Self, done: Budget, are_reads: bool) {
-        let add = |direction: &Direction| {
-            direction.octets.fetch_add(done.bytes as u64, Ordering::Relaxed);
-            direction.frames.fetch_add(done.requests.into(), Ordering::Relaxed);
-        };
         if Arc::ptr_eq(&self.nic, &peer.nic) {
-            return add(&self.within);
+            return self.within.add(done);
         }
         let (from, to) = if are_reads { (peer, self) } else { (self, peer) };
-        add(&from.outgoing);
-        add(&to.incoming);
+        from.outgoing.add(done);
+        to.incoming.add(done);
     }
-}
 
-impl TrafficCounters {
     /// Counts what has come in from another machine, or gone out to it.
     pub fn count_remote(&self, done: Budget, is_incoming: bool) {
         let direction = if is_incoming { &self.incoming } else { &self.outgoing };
-        direction.octets.fetch_add(done.bytes as u64, Ordering::Relaxed);
-        direction.frames.fetch_add(done.requests.into(), Ordering::Relaxed);
+        direction.add(done);
     }
 }
 

@@ -10,7 +10,7 @@ use fallible::Arc;
 use ntstatus::NtStatus;
 
 use super::{
-    Connector, ConnectorRequest, DisconnectReason, Port,
+    ConnectorRequest, DisconnectReason, Port,
     state::{Connection, ConnectionState, Ending, Phase, Role, Sides},
 };
 use crate::{
@@ -210,16 +210,8 @@ impl<O: Os> ConnectionState<O> {
     /// Tells a side that the connection has ended: by the answer to its disconnect, or by an indication. A side that closes has
     /// its answer already, and gets no indication.
     fn tell(&mut self, role: Role, ending: Ending) {
-        let Some(end) = &mut self.ends[role] else { return };
-        if end.take_pending(ConnectorRequest::Disconnect) {
-            Connector::answer(&end.connector, ConnectorRequest::Disconnect, ending.answer(role));
-            mistake!(
-                IndicationOfOwnDisconnect => Connector::indicate(&end.connector, DisconnectReason::Disconnected)
-            );
-            return;
-        }
-        if let Some(reason) = ending.reason() {
-            Connector::indicate(&end.connector, reason);
+        if let Some(end) = &mut self.ends[role] {
+            end.tell(role, ending);
         }
     }
 }

@@ -600,7 +600,11 @@ impl<O: Os> Remote<O> {
             }
             qp.quiesce();
         }
-        this.state.with(|state| state.tell(this.role, ending));
+        this.state.with(|state| {
+            if let Some(end) = &mut state.end {
+                end.tell(this.role, ending);
+            }
+        });
     }
 
     /// The connector is closed, whatever it is doing.
@@ -704,15 +708,5 @@ impl<O: Os> State<O> {
             end.listed = None;
         }
         has_disconnected
-    }
-
-    /// Tells the connector of the end: see [`super::ending`].
-    fn tell(&mut self, role: Role, ending: Ending) {
-        let Some(end) = &mut self.end else { return };
-        if end.take_pending(ConnectorRequest::Disconnect) {
-            Connector::answer(&end.connector, ConnectorRequest::Disconnect, ending.answer(role));
-        } else if let Some(reason) = ending.reason() {
-            Connector::indicate(&end.connector, reason);
-        }
     }
 }

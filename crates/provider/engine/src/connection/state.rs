@@ -24,6 +24,7 @@ use super::{
     listing::ListedConnection, parameters::PrivateData,
 };
 use crate::{
+    mistake,
     os::{Os, SpinLock, Timer},
     qp::Qp,
 };
@@ -109,7 +110,7 @@ impl Ending {
     }
 
     /// The answer to the disconnect of a side.
-    pub fn answer(self, role: Role) -> NtStatus {
+    fn answer(self, role: Role) -> NtStatus {
         match self {
             Self::Graceful => NtStatus::SUCCESS,
             Self::Cut(by) if by == role => NtStatus::IO_TIMEOUT,
@@ -118,7 +119,7 @@ impl Ending {
     }
 
     /// What a side is told that has not disconnected; `None` if the connection was not established.
-    pub const fn reason(self) -> Option<DisconnectReason> {
+    const fn reason(self) -> Option<DisconnectReason> {
         match self {
             Self::Graceful => Some(DisconnectReason::Disconnected),
             Self::Cut(_) => Some(DisconnectReason::TimedOut),
@@ -189,6 +190,18 @@ impl<O: Os> End<O> {
             let _ = self.connector.timer().cancel();
         }
         waits
+    }
+
+    /// Tells the connector of this side of the end. The answer to its own disconnect is all that it gets.
+    pub fn tell(&mut self, role: Role, ending: Ending) {
+        if self.take_pending(ConnectorRequest::Disconnect) {
+            Connector::answer(&self.connector, ConnectorRequest::Disconnect, ending.answer(role));
+            mistake!(
+                IndicationOfOwnDisconnect => Connector::indicate(&self.connector, DisconnectReason::Disconnected)
+            );
+        } else if let Some(reason) = ending.reason() {
+            Connector::indicate(&self.connector, reason);
+        }
     }
 }
 
