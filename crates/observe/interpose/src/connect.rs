@@ -1,14 +1,14 @@
 //! The functions of a connector that establish and end a connection (`NDKPI 5.8`).
 
-use core::{ffi::c_void, slice};
+use core::{ffi::c_void, net::SocketAddr, slice};
 
 use ndkpi::{
     NDK_CONNECTOR, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
-    NDK_QP, NDK_SHARED_ENDPOINT, NtStatus, Object, SOCKADDR,
+    NDK_QP, NDK_SHARED_ENDPOINT, NtStatus, Object, SOCKADDR, SOCKADDR_INET,
 };
 
 use crate::{
-    Args, ConnectArgs, Endpoint, Endpoints, Function, Hooks, Outcome, Phase,
+    Args, ConnectArgs, Endpoints, Function, Hooks, Outcome, Phase,
     call::{Told, immediate, request, slot},
     later::{Later, Work},
     request::{DisconnectCallback, DisconnectEvent},
@@ -54,19 +54,16 @@ unsafe fn private<'a>(data: *const c_void, length: u32) -> &'a [u8] {
     unsafe { bytes(data, length, LONGEST_DATA) }
 }
 
-/// One of the two addresses of a connector.
-fn endpoint(ask: impl FnOnce(*mut SOCKADDR, *mut u32) -> NtStatus) -> Option<Endpoint> {
-    let mut buffer = AddressBuffer([0; LONGEST_ADDRESS as usize]);
-    let mut length = LONGEST_ADDRESS;
+/// One of the two addresses of a connector, without what only one side knows of it: the scope.
+fn endpoint(ask: impl FnOnce(*mut SOCKADDR, *mut u32) -> NtStatus) -> Option<SocketAddr> {
+    let mut buffer = SOCKADDR_INET::UNSPECIFIED;
+    let mut length = u32::try_from(size_of_val(&buffer)).ok()?;
     if !ask((&raw mut buffer).cast(), &raw mut length).is_success() {
         return None;
     }
-    Endpoint::of(buffer.0.get(..length as usize)?)
+    let address = buffer.to_socket_addr()?;
+    Some(SocketAddr::new(address.ip(), address.port()))
 }
-
-/// Room for any address, aligned as `SOCKADDR_STORAGE` is.
-#[repr(C, align(8))]
-struct AddressBuffer([u8; LONGEST_ADDRESS as usize]);
 
 /// Between whom the connection of this connector is, for hooks that ask.
 ///

@@ -1,10 +1,10 @@
 //! What hooks are told: one event for each call, return, callback and return of a callback.
 
-use core::{fmt, slice};
+use core::{fmt, net::SocketAddr, slice};
 
 use ndkpi::{
-    AF_INET, AF_INET6, GROUP_AFFINITY, GUID, NDK_ADAPTER_INFO, NDK_LOGICAL_ADDRESS, NDK_OBJECT_TYPE, NDK_RESULT,
-    NDK_RESULT_EX, NDK_SGE, NDK_VERSION, NtStatus,
+    GROUP_AFFINITY, GUID, NDK_ADAPTER_INFO, NDK_LOGICAL_ADDRESS, NDK_OBJECT_TYPE, NDK_RESULT, NDK_RESULT_EX, NDK_SGE,
+    NDK_VERSION, NtStatus,
 };
 
 macro_rules! functions {
@@ -267,41 +267,13 @@ pub struct OutArgs {
     pub length: Option<u32>,
 }
 
-/// An address and its port, without what only one machine knows of it (the scope).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Endpoint {
-    /// The address's family.
-    pub family: u16,
-    /// The port, as the network has it.
-    pub port: [u8; 2],
-    /// The address; one of IPv4 has zeros behind it.
-    pub address: [u8; 16],
-}
-
-impl Endpoint {
-    /// That of a `SOCKADDR_IN` or `SOCKADDR_IN6`, if these bytes are one.
-    #[must_use]
-    pub fn of(bytes: &[u8]) -> Option<Self> {
-        let (&[low, high, first, second], rest) = bytes.split_first_chunk()?;
-        let family = u16::from_le_bytes([low, high]);
-        let mut address = [0; 16];
-        match family {
-            AF_INET => address[..4].copy_from_slice(rest.get(..4)?),
-            // After the flow information.
-            AF_INET6 => address.copy_from_slice(rest.get(4..20)?),
-            _ => return None,
-        }
-        Some(Self { family, port: [first, second], address })
-    }
-}
-
 /// The two ends of a connection, as a connector says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// Its own.
-    pub local: Endpoint,
+    pub local: SocketAddr,
     /// The peer's.
-    pub peer: Endpoint,
+    pub peer: SocketAddr,
 }
 
 impl Endpoints {
