@@ -45,7 +45,6 @@ macro_rules! with_routines {
                 ExInitializePagedLookasideList
                 ExInitializeResourceLite
                 ExInitializeRundownProtection
-                ExInitializeSListHead
                 ExInterlockedInsertHeadList
                 ExInterlockedInsertTailList
                 ExInterlockedRemoveHeadList

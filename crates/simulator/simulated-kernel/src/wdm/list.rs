@@ -178,11 +178,6 @@ extern "C" fn InitializeSListHead(list: *mut SLIST_HEADER) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ExInitializeSListHead(list: *mut SLIST_HEADER) {
-    routine!("ExInitializeSListHead", HIGH_LEVEL, |state| initialise(state, list));
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn ExpInterlockedPushEntrySList(list: *mut SLIST_HEADER, entry: *mut Link) -> *mut Link {
     routine!("ExpInterlockedPushEntrySList", HIGH_LEVEL, |state| push(state, list, entry))
 }
