@@ -253,6 +253,14 @@ rules! {
         unsafe { event.write_bytes(0, 1) };
         call!(KeSetEvent(event, 0, 0));
     }
+    an_event_on_the_stack_that_was_overwritten breaks StackObject by {
+        let mut event = MaybeUninit::<KEVENT>::uninit();
+        let event = event.as_mut_ptr();
+        call!(KeInitializeEvent(event, 0, 0));
+        // SAFETY: as wrong as the test wants it: what a deeper call does to the event of a function that has returned.
+        unsafe { event.write_bytes(0, 1) };
+        call!(KeSetEvent(event, 0, 0));
+    }
     an_event_where_a_timer_is breaks Uninitialised by { call!(KeSetEvent(timer().cast(), 0, 0)); }
     a_timer_that_was_copied breaks MovedObject by { call!(KeCancelTimer(copy(timer()))); }
     a_timer_set_with_a_copied_dpc breaks MovedObject by {

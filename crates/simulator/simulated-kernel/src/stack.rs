@@ -50,15 +50,17 @@ pub fn is_here(address: usize) -> bool {
     (here()..TOP.get()).contains(&address)
 }
 
-/// An object was initialised.
-pub fn note(address: usize) {
-    if is_here(address) {
+/// An object was initialised. Returns true if it lies on this thread's stack.
+pub fn note(address: usize) -> bool {
+    let is_here = is_here(address);
+    if is_here {
         OBJECTS.with_borrow_mut(|objects| {
             if !objects.contains(&address) {
                 objects.push(address);
             }
         });
     }
+    is_here
 }
 
 /// A driver calls a routine: what lies below its stack pointer is gone.

@@ -180,6 +180,8 @@ struct Entry {
     object: Object,
     /// Where it was initialised.
     site: Site,
+    /// It lies on a stack: of the thread that initialised it.
+    on_stack: bool,
     /// It lay on the stack of a function that has returned.
     gone: bool,
 }
@@ -329,11 +331,12 @@ impl State {
             before.push(entry);
         }
         tracked.past.remove(&(address, kind));
-        tracked.objects.insert((address, kind), Entry { owner, object, site, gone: false });
+        tracked
+            .objects
+            .insert((address, kind), Entry { owner, object, site, on_stack: stack::note(address), gone: false });
         drop(tracked);
         drop(before);
         seal(address, kind);
-        stack::note(address);
     }
 
     /// Objects on a stack whose functions have returned.
@@ -451,11 +454,14 @@ impl State {
     /// The bytes of a structure are not those that its initialisation wrote.
     fn overwritten(&self, address: usize, kind: Kind) -> ! {
         self.check_moved(address, kind);
-        let site =
-            lock(&self.tracked).objects.get(&(address, kind)).map(|entry| entry.site.clone()).unwrap_or_default();
+        let entry = lock(&self.tracked).objects.get(&(address, kind)).map(|entry| (entry.site.clone(), entry.on_stack));
+        let (site, on_stack) = entry.unwrap_or_default();
+        // Its function may have returned without a word to the kernel, into a function that calls deeper and writes there.
+        let (rule, place) = if on_stack { (Rule::StackObject, " on the stack") } else { (Rule::Uninitialised, "") };
+        let name = kind.name();
         bug_check(
-            Rule::Uninitialised,
-            format_args!("the {} at {address:#x} was overwritten after it was initialised{site}", kind.name()),
+            rule,
+            format_args!("the {name} at {address:#x}{place} was overwritten after it was initialised{site}"),
         )
     }
 
