@@ -273,11 +273,14 @@ impl<O: Os> SendQueue<O> {
         self.chunks.advance(request.queued_chunks());
         // The slot is free before the consumer sees the completion.
         self.requests.advance(1);
+        let mut cause = None;
         if let Some(flights) = &mut self.flights {
-            flights.retire(self.requests.head(), request);
+            cause = flights.retire(self.requests.head(), request);
         }
         if !request.flags.are_silent(status) {
-            self.push_initiated(qp, qp.cqe(request.context, request.work.operation(), status));
+            let mut cqe = qp.cqe(request.context, request.work.operation(), status);
+            cqe.outcome = cqe.outcome.because(cause);
+            self.push_initiated(qp, cqe);
         }
     }
 }
