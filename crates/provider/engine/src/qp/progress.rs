@@ -273,10 +273,8 @@ impl<O: Os> SendQueue<O> {
         self.chunks.advance(request.queued_chunks());
         // The slot is free before the consumer sees the completion.
         self.requests.advance(1);
-        let mut cause = None;
-        if let Some(flights) = &mut self.flights {
-            cause = flights.retire(self.requests.head(), request);
-        }
+        let head = self.requests.head();
+        let cause = self.flights.as_mut().and_then(|flights| flights.retire(head, request));
         if !request.flags.are_silent(status) {
             let mut cqe = qp.cqe(request.context, request.work.operation(), status);
             cqe.outcome = cqe.outcome.because(cause);
