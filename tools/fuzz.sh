@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes the drivers in the simulated kernel (the control codes of both, those of NetworkDirect, queries for the provider's
-# interface, OIDs), the readers of recordings and of images, and the provider through its dispatch tables, beside a sequential
-# oracle (tests-host/programs).
+# interface, OIDs), the readers of recordings and of images, the wire by frames against a live connection, and the provider through its
+# dispatch tables, beside a sequential oracle (tests-host/programs).
 #
 #   tools/fuzz.sh [seconds]              how long, for all targets together; 60 by default
 #   tools/fuzz.sh --minimise [seconds]   then keeps, of all inputs of up to 512 bytes, the fewest that reach as much
@@ -18,7 +18,7 @@ if [[ ${1:-} == --minimise ]]; then
     shift
 fi
 SECONDS_IN_ALL=${1:-60}
-TARGETS=(control_codes nd2_codes query_interface recording programs images oids)
+TARGETS=(control_codes nd2_codes query_interface recording programs images oids frames)
 
 skip() {
     echo "fuzzing is left out: $*"

@@ -1,7 +1,12 @@
 //! Adapters that reach each other by frames only.
 
+mod any_frames;
+mod causes;
+mod chains;
 mod ends;
+mod forged;
 mod frames;
+mod soak;
 mod suite;
 
 use conformance::{

@@ -294,6 +294,9 @@ pub const fn extended_result(completion: &Cqe) -> NDK_RESULT_EX {
 #[cold]
 const fn failure_code(completion: &Cqe) -> u32 {
     let kind = operation_type(completion.outcome.operation());
+    if let Some(cause) = completion.outcome.cause() {
+        return Reason::number_of_cause(cause) as u32;
+    }
     match Reason::of_request(kind, completion.outcome.status()) {
         Some(reason) => reason.number() as u32,
         None => 0,

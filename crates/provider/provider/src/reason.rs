@@ -3,6 +3,7 @@
 //! The number of a failed work request's reason is its `ProviderErrorCode` (`NDKPI 3.6`), and both are in the trace event
 //! `Failure` that the drivers write under the adviser.
 
+use engine::cq::Cause;
 use ndkpi::{NDK_OPERATION_TYPE, NtStatus};
 
 /// The subject of a reason.
@@ -12,6 +13,8 @@ pub enum About {
     Calls(&'static [&'static str]),
     /// Completions of work requests of these kinds.
     Requests(&'static [NDK_OPERATION_TYPE]),
+    /// Completions of work requests of these kinds that went to another machine, with a cause that the status does not say.
+    Wire(&'static [NDK_OPERATION_TYPE]),
 }
 
 /// Why a call is refused or a request fails.
@@ -58,13 +61,25 @@ impl Reason {
         Self::ALL.iter().find(|reason| reason.number == number)
     }
 
+    /// The number of the reason for which a request failed that went to another machine.
+    #[must_use]
+    pub const fn number_of_cause(cause: Cause) -> u16 {
+        match cause {
+            Cause::Unanswered => 15,
+            Cause::NoReceive => 16,
+            Cause::InvalidRequest => 17,
+            Cause::RemoteAccess => 18,
+            Cause::RemoteOperation => 19,
+        }
+    }
+
     /// Why a call of this function, or its completion, has this status. `None` for a success, and for what this provider never
     /// answers.
     #[must_use]
     pub fn of_call(function: &str, status: NtStatus) -> Option<&'static Self> {
         let is_it = |reason: &&Self| match reason.about {
             About::Calls(functions) => reason.status == status && functions.contains(&function),
-            About::Requests(_) => false,
+            About::Requests(_) | About::Wire(_) => false,
         };
         Self::ALL.iter().find(is_it)
     }

@@ -3,11 +3,12 @@
 use ndkpi::{NDK_OPERATION_TYPE as Kind, NtStatus};
 
 use super::reason::{
-    About::{self, Calls, Requests},
+    About::{self, Calls, Requests, Wire},
     Reason,
 };
 
-const MOVES: About = Requests(&[Kind::SEND, Kind::READ, Kind::WRITE]);
+const MOVING: &[Kind] = &[Kind::SEND, Kind::READ, Kind::WRITE];
+const MOVES: About = Requests(MOVING);
 const ALL: About = Requests(&[
     Kind::RECEIVE,
     Kind::RECEIVE_AND_INVALIDATE,
@@ -67,6 +68,11 @@ reasons! {
     12 Requests(&[Kind::SEND]), IO_TIMEOUT, "NDKPI 7.2", "The connection was lost while this send was the first in the queue, or the peer had no receive for it: on RoCE none when it was sent for the last time, on iWARP none when it came. Over a wire also: the peer has not answered, however often it was asked, or has disconnected. The connection has ended.", "Post receives before the peer can send: count them as credits. If there were some, treat the connection as broken; what was done must be found out by the consumers' protocol.";
     13 Requests(&[Kind::INVALIDATE, Kind::READ]), DEVICE_BUSY, "NDKPI 7.6", "Windows are bound to the region that is to be invalidated. The connection has ended.", "Invalidate the windows first.";
     14 RECEIVES, INVALID_DEVICE_REQUEST, "NDKPI 7.6", "The message came over a wire, and the peer broke a rule with it: it named a token to invalidate that is none of this side's, or sent packets that make no message. The connection has ended.", "Look at the token that the peer invalidates: it must be that of a fast registration or a window in force.";
+    15 Wire(MOVING), IO_TIMEOUT, "NDKPI 7.2", "Over a wire: the peer's adapter has not answered, however often the request was repeated. If it was carried out nobody knows. The connection has ended.", "Look whether the peer runs and is reachable; what was done must be found out by the consumers' protocol.";
+    16 Wire(&[Kind::SEND]), IO_TIMEOUT, "NDKPI 7.2", "Over a wire: the peer's adapter has answered each time that there is no receive for the message. The connection has ended.", "Post receives before the peer can send: count them as credits.";
+    17 Wire(MOVING), REMOTE_RESOURCES, "NDKPI 7.2", "Over a wire: the peer's adapter takes no such message (NAK 0x61). Mostly the receive is shorter than it, or the peer carries no reads. The connection has ended.", "Look at the peer's failed receive, and at the read limits of both sides.";
+    18 Wire(MOVING), REMOTE_RESOURCES, "NDKPI 7.4", "Over a wire: the peer's memory refused the access (NAK 0x62): the remote token stands for nothing or lacks the right, or the bytes lie outside of what it stands for. The connection has ended.", "Compare address, token and rights with what the peer has sent, and look that the peer has not invalidated it.";
+    19 Wire(MOVING), REMOTE_RESOURCES, "NDKPI 7.2", "Over a wire: the peer's adapter could not carry the request out (NAK 0x63): mostly the memory of its receive may not be written, and with Linux' rxe also if the receive is too short. The connection has ended.", "Look at the peer's failed receive, which says which of these it was.";
 
     20 INITIATOR, CONNECTION_INVALID, "NDKPI 5.7", "The queue pair is not connected: not yet, not any more, or one of its requests has failed.", "Post after the accept or the last step of the connect has completed, and stop at the first failed completion.";
     21 INITIATOR, NO_MORE_ENTRIES, "NDKPI 7.2", "The initiator queue is full. For NdkBind and NdkFastRegister also: 65,536 of them are posted for this window or region, on all queue pairs together.", "Count requests in flight, and wait for completions at the depth.";

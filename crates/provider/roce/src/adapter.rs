@@ -3,8 +3,6 @@
 //! Queue pairs are named by their number on the wire, requests and receives by whatever their owner calls them. Each call is for
 //! the bytes of one packet at most; none may block.
 
-use ntstatus::NtStatus;
-
 use crate::failure::Failure;
 
 /// The memory in question may not be used so.
@@ -122,13 +120,6 @@ pub trait Adapter {
     ///
     /// [`Refused`] if that memory may not be used.
     fn scatter(&mut self, qp: u32, context: u64, offset: u32, bytes: &[u8]) -> Result<(), Refused>;
-
-    /// Carries out a request that moves nothing over the wire: a fast registration, a bind, an invalidation.
-    ///
-    /// # Errors
-    ///
-    /// The status of its completion.
-    fn carry_out(&mut self, qp: u32, context: u64) -> Result<(), NtStatus>;
 
     /// Completes a request, in the order of posting. Not called for one that succeeds in silence.
     fn complete(&mut self, qp: u32, completed: Completed);

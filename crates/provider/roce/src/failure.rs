@@ -29,8 +29,6 @@ pub enum Failure {
     BadInvalidate,
     /// The peer broke a rule while it was sending to this receive, or named memory that it may not use.
     PeerBroke,
-    /// What the request does on this side ended so.
-    Local(NtStatus),
 }
 
 impl Failure {
@@ -43,7 +41,6 @@ impl Failure {
             Self::LocalProtection | Self::ReceiveProtection => NtStatus::ACCESS_VIOLATION,
             Self::ReceiveTooShort => NtStatus::BUFFER_OVERFLOW,
             Self::BadInvalidate | Self::PeerBroke => NtStatus::INVALID_DEVICE_REQUEST,
-            Self::Local(status) => status,
         }
     }
 }

@@ -9,7 +9,6 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use ntstatus::NtStatus;
 use roce::{
     Config, FRAME, Network, Stack,
     adapter::{Access, Adapter, Completed, Receive, Received, Refused, Remote},
@@ -87,10 +86,6 @@ impl Adapter for Fixed {
 
     fn scatter(&mut self, _: u32, _: u64, offset: u32, bytes: &[u8]) -> Result<(), Refused> {
         self.write(0, 0, offset.into(), bytes)
-    }
-
-    fn carry_out(&mut self, _: u32, _: u64) -> Result<(), NtStatus> {
-        Ok(())
     }
 
     fn complete(&mut self, _: u32, completed: Completed) {

@@ -170,32 +170,6 @@ fn a_fence_waits_until_no_read_is_outstanding() {
 }
 
 #[test]
-fn a_request_of_this_side_is_carried_out_in_its_turn() {
-    let mut rig = Rig::new();
-    rig.post(1, SEND, bytes(1));
-    rig.post(2, Work::Local, Vec::new());
-    rig.post(3, SEND, bytes(1));
-    assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 0), (Opcode::SendOnly, 1)]);
-    assert_eq!(rig.memory.carried_out, [2]);
-    assert!(rig.memory.completed.is_empty(), "completions keep their order");
-    rig.answer(Syndrome::Ack, 1);
-    assert_eq!(rig.memory.outcomes(), [(1, Ok(())), (2, Ok(())), (3, Ok(()))]);
-}
-
-#[test]
-fn a_request_of_this_side_that_fails_ends_the_connection_behind_those_before_it() {
-    let mut rig = Rig::new();
-    rig.memory.unusable.push(2);
-    rig.post(1, SEND, bytes(1));
-    rig.post(2, Work::Local, Vec::new());
-    rig.post(3, SEND, bytes(1));
-    assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 0)]);
-    rig.answer(Syndrome::Ack, 0);
-    let status = Failure::Local(ntstatus::NtStatus::ACCESS_VIOLATION);
-    assert_eq!(rig.memory.outcomes(), [(1, Ok(())), (2, Err(status)), (3, Err(Failure::Flushed))]);
-}
-
-#[test]
 fn local_memory_that_is_bad_is_an_access_violation() {
     let mut rig = Rig::new();
     rig.memory.unusable.push(1);

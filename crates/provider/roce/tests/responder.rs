@@ -57,6 +57,23 @@ fn a_packet_ahead_is_refused_once_until_the_expected_one_comes() {
 }
 
 #[test]
+fn a_packet_that_was_asked_for_is_acknowledged_without_being_asked() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 2000);
+    let data = bytes(256);
+    rig.feed(Opcode::SendFirst, 0, NONE, &data);
+    rig.feed(Opcode::SendMiddle, 2, NONE, &data);
+    let nak = rig.take().expect("a NAK");
+    assert_eq!((nak.short(IN), nak.syndrome()), ((Opcode::Acknowledge, 1), 0x60));
+    // In the middle of a message, where the peer asks for nothing.
+    rig.feed(Opcode::SendMiddle, 1, NONE, &data);
+    let ack = rig.take().expect("an ACK");
+    assert_eq!((ack.short(IN), ack.syndrome()), ((Opcode::Acknowledge, 1), 0x1F));
+    rig.feed(Opcode::SendMiddle, 2, NONE, &data);
+    assert!(rig.take().is_none(), "only the one that was lost");
+}
+
+#[test]
 fn acks_are_coalesced() {
     let mut rig = Rig::new();
     for index in 0..3 {

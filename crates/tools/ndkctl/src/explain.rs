@@ -99,6 +99,10 @@ fn about(reason: &Reason) -> String {
             let names: Vec<_> = kinds.iter().filter_map(|kind| kind.name()).collect();
             format!("completions of {}", names.join(", "))
         }
+        About::Wire(kinds) => {
+            let names: Vec<_> = kinds.iter().filter_map(|kind| kind.name()).collect();
+            format!("completions of {} over a wire", names.join(", "))
+        }
     }
 }
 
@@ -114,7 +118,7 @@ fn reason_page(reason: &Reason) -> String {
 pub fn reasons() -> String {
     let mut text = String::from(
         "# Reasons\n\nWritten by `ndkctl explain --reasons --markdown`. Why the provider refuses a call, or lets a request fail: one \
-         number for each function\nand status. That of a failed work request is its `ProviderErrorCode` (NDKPI 2.1, `NDK_RESULT_EX`), \
+         number for each function\nand status, and for what the peer's adapter has said over a wire. That of a failed work request is its `ProviderErrorCode` (NDKPI 2.1, `NDK_RESULT_EX`), \
          and both are in the trace event\n`Failure` ([counters and tracing](counters-and-tracing.md)).\n\n| reason | status | of | \
          section | why | what to do |\n|---|---|---|---|---|---|\n",
     );

@@ -42,6 +42,36 @@ impl Operation {
     }
 }
 
+/// Why a request failed that went to another machine, where the status does not say it (RoCEv2 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Cause {
+    /// The peer's adapter has not answered, however often it was asked.
+    Unanswered = 1,
+    /// The peer never had a receive: the RNR retries are spent.
+    NoReceive,
+    /// The peer's adapter takes no such message (NAK 0x61).
+    InvalidRequest,
+    /// The peer's memory refused the access (NAK 0x62).
+    RemoteAccess,
+    /// The peer's adapter could not carry it out (NAK 0x63).
+    RemoteOperation,
+}
+
+impl Cause {
+    /// The one with this number; none has zero.
+    const fn from_bits(bits: u64) -> Option<Self> {
+        match bits & 7 {
+            1 => Some(Self::Unanswered),
+            2 => Some(Self::NoReceive),
+            3 => Some(Self::InvalidRequest),
+            4 => Some(Self::RemoteAccess),
+            5 => Some(Self::RemoteOperation),
+            _ => None,
+        }
+    }
+}
+
 /// How a request has ended, in one word: the status, the kind of request, and if its sender asked for an event. All that an arm
 /// looks at.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,6 +80,7 @@ pub struct CqeOutcome(u64);
 impl CqeOutcome {
     const OPERATION: u32 = 32;
     const SOLICITED: u64 = 1 << 40;
+    const CAUSE: u32 = 48;
 
     /// The outcome of a request whose sender asked for no event.
     #[inline]
@@ -64,6 +95,23 @@ impl CqeOutcome {
     pub const fn soliciting(self, is_solicited: bool) -> Self {
         let plain = self.0 & !Self::SOLICITED;
         Self(if is_solicited { plain | Self::SOLICITED } else { plain })
+    }
+
+    /// The same, with a cause. It had none.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn because(self, cause: Option<Cause>) -> Self {
+        match cause {
+            Some(cause) => Self(self.0 | (cause as u64) << Self::CAUSE),
+            None => self,
+        }
+    }
+
+    /// Why a request failed that went to another machine, if its status does not say it.
+    #[inline]
+    #[must_use]
+    pub const fn cause(self) -> Option<Cause> {
+        Cause::from_bits(self.0 >> Self::CAUSE)
     }
 
     /// Success, or why the request failed.
@@ -102,6 +150,7 @@ impl fmt::Debug for CqeOutcome {
             .field("operation", &operation)
             .field("status", &status)
             .field("is_solicited", &self.is_solicited())
+            .field("cause", &self.cause())
             .finish()
     }
 }
@@ -144,7 +193,7 @@ impl fmt::Debug for Received {
 /// A completion queue entry: the completion of one request.
 ///
 /// 32 bytes, two to a cache line, where an `NDK_RESULT_EX` has 40: the `ProviderErrorCode` of that follows from the kind of the
-/// request and its status (`NDKPI 3.6`).
+/// request, its status and its cause (`NDKPI 3.6`).
 ///
 /// Field order differs from `NDK_RESULT` on purpose: the compiler must not merge two 8-byte loads into one 16-byte load, which
 /// defeats store forwarding.

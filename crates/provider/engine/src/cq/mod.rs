@@ -17,7 +17,7 @@ use alloc::boxed::Box;
 use core::marker::PhantomData;
 
 use crate::NtStatus;
-pub use cqe::{Cqe, CqeOutcome, Operation, Received};
+pub use cqe::{Cause, Cqe, CqeOutcome, Operation, Received};
 use dependents::{DependentRef, Dependents, Spread, fail_some};
 use fallible::{Arc, try_box};
 use moderation::Moderation;

@@ -327,3 +327,10 @@ pub struct Posted {
     /// The number of the post, for a fast registration.
     post: u32,
 }
+
+impl Posted {
+    /// The remote token of what it puts in force.
+    pub(crate) const fn token(self) -> u32 {
+        self.token
+    }
+}

@@ -273,11 +273,12 @@ impl<O: Os> SendQueue<O> {
         self.chunks.advance(request.queued_chunks());
         // The slot is free before the consumer sees the completion.
         self.requests.advance(1);
-        if let Some(flights) = &mut self.flights {
-            flights.retire(self.requests.head(), request);
-        }
+        let head = self.requests.head();
+        let cause = self.flights.as_mut().and_then(|flights| flights.retire(head, request));
         if !request.flags.are_silent(status) {
-            self.push_initiated(qp, qp.cqe(request.context, request.work.operation(), status));
+            let mut cqe = qp.cqe(request.context, request.work.operation(), status);
+            cqe.outcome = cqe.outcome.because(cause);
+            self.push_initiated(qp, cqe);
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Queue pairs whose peer is on another machine.
 //!
 //! Their requests stay in the send queue until they have completed. A *carrier* ([`crate::wire`]) takes them from there in order, asks
-//! for their bytes packet by packet, and says how each one has ended. Requests without bytes for the peer are carried out here when all
-//! before them have completed: a packet that goes out again finds its memory as it was.
+//! for their bytes packet by packet, and says how each one has ended. Requests without bytes for the peer are carried out here.
+//! Invalidations and binds wait until all before them have completed: a packet that goes out again finds its memory as it was. A fast
+//! registration changes no memory that another request may use, for its region has none before. So it is carried out when its turn comes,
+//! and the requests behind it go out; it completes in its turn. If a request before it fails it has not been, and is undone.
 //!
 //! The carrier calls this with its own lock held. So a quantum never calls the carrier back, but [rings](Carrier::ring).
 
@@ -17,7 +19,8 @@ use super::{
     send_queue::SendQueue,
 };
 use crate::{
-    memory::{Access, Domain},
+    cq::Cause,
+    memory::{Access, Domain, Posted},
     nic::{Budget, TrafficCounters},
     os::{Os, SpinLock},
     sync::Ordering,
@@ -60,6 +63,7 @@ struct Flight {
     /// Where its elements begin, and its inline bytes: see [`Flights::passed`].
     begins: Passed,
     outcome: Option<NtStatus>,
+    cause: Option<Cause>,
 }
 
 /// Entries of the queues of elements and of inline bytes that requests have passed.
@@ -83,6 +87,10 @@ pub(super) struct Flights {
     places: Box<[Flight]>,
     /// The number of the request that is handed over next.
     next: u64,
+    /// A request before that has failed here, and completes when those before it have: nothing more is handed over.
+    has_failed: bool,
+    /// Why the request fails that completes next.
+    cause: Option<Cause>,
     /// What the requests before `next` have.
     handed: Passed,
     /// What the requests before the head of the queue had.
@@ -95,13 +103,16 @@ impl Flights {
     }
 
     /// A request has been removed from the queue, whose head is `head` now.
-    pub fn retire(&mut self, head: u64, request: &WorkRequest) {
+    ///
+    /// Returns why it has failed, if its status does not say it.
+    pub fn retire(&mut self, head: u64, request: &WorkRequest) -> Option<Cause> {
         self.passed.add(request);
         if self.next < head {
             // It was never handed over.
             self.next = head;
             self.handed = self.passed;
         }
+        self.cause.take()
     }
 
     fn place(&mut self, number: u64) -> Option<&mut Flight> {
@@ -120,7 +131,15 @@ impl<O: Os> Qp<O> {
     pub(crate) fn link_remote(this: &Arc<Self>, carrier: Bell, room: usize) -> Result<(), NtStatus> {
         let places = try_slice(room, |_| Flight::default())?;
         let passed = Passed::default();
-        let mut flights = try_box(Flights { carrier: carrier.clone(), places, next: 0, handed: passed, passed })?;
+        let mut flights = try_box(Flights {
+            carrier: carrier.clone(),
+            places,
+            next: 0,
+            has_failed: false,
+            cause: None,
+            handed: passed,
+            passed,
+        })?;
         this.take_link()?;
         this.initiating.send_queue.with(|queue| {
             flights.next = queue.requests.head();
@@ -176,17 +195,17 @@ impl<O: Os> Qp<O> {
     /// its peer.
     pub(crate) fn landed(this: &Arc<Self>, number: u64, outcome: Result<(), Failed>) {
         this.initiating.send_queue.with(|queue| {
-            let status = match outcome {
-                Ok(()) => NtStatus::SUCCESS,
-                Err(Failed::Itself(status)) => {
+            let (status, cause) = match outcome {
+                Ok(()) => (NtStatus::SUCCESS, None),
+                Err(Failed::Itself(status, cause)) => {
                     Self::fail(this);
-                    status
+                    (status, cause)
                 }
-                Err(Failed::Flushed) => queue.end_of_connection(this),
+                Err(Failed::Flushed) => (queue.end_of_connection(this), None),
             };
             queue.broken |= outcome.is_err();
             if let Some(flight) = queue.flights.as_mut().and_then(|flights| flights.place(number)) {
-                flight.outcome = Some(status);
+                (flight.outcome, flight.cause) = (Some(status), cause);
             }
             let is_held = queue.retire(this);
             if queue.drain_to.is_some() {
@@ -220,7 +239,7 @@ impl<O: Os> Qp<O> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// For a reason of its own.
-    Itself(NtStatus),
+    Itself(NtStatus, Option<Cause>),
     /// Because of the end of the connection, or of a request before it.
     Flushed,
 }
@@ -235,6 +254,9 @@ impl<O: Os> SendQueue<O> {
             let Some(flights) = &self.flights else { return Fed::Done };
             if qp.is_dead() || !qp.is_linked() {
                 return Fed::Ends;
+            }
+            if flights.has_failed {
+                return Fed::Done;
             }
             let head = self.requests.head();
             let number = flights.next;
@@ -251,8 +273,11 @@ impl<O: Os> SendQueue<O> {
                 continue;
             }
             if !request.work.moves_bytes() {
-                // It waits for those before it, and is carried out when they have completed.
                 if ahead > 0 {
+                    if self.register_early(qp, &request, ahead) {
+                        continue;
+                    }
+                    // It waits for those before it, and is carried out when they have completed.
                     return Fed::Done;
                 }
                 match self.last_step(qp, &request) {
@@ -280,13 +305,55 @@ impl<O: Os> SendQueue<O> {
             }
             if let Some(flights) = &mut self.flights {
                 if let Some(place) = flights.place(number) {
-                    *place = Flight { begins, outcome: None };
+                    *place = Flight { begins, outcome: None, cause: None };
                 }
                 flights.next += 1;
                 flights.handed.add(&request);
             }
         }
         Fed::Again
+    }
+
+    /// Carries out a fast registration with `ahead` requests before it on their way. Returns false if it has to wait for them.
+    fn register_early(&mut self, qp: &Qp<O>, request: &WorkRequest, ahead: usize) -> bool {
+        let Work::FastRegister(posted) = request.work else { return false };
+        let Some(flights) = self.flights.as_mut().filter(|flights| ahead < flights.places.len()) else { return false };
+        // A read that is on its way may be about to invalidate the region, or be what a fence is for.
+        let is_fenced = request.flags.contains(Flags::READ_FENCE);
+        let is_waited_for = |before: &WorkRequest| {
+            before.flags.contains(Flags::LOCAL_INVALIDATE) || (is_fenced && matches!(before.work, Work::Read { .. }))
+        };
+        let waits = (0..ahead).any(|index| self.requests.get(index).is_some_and(is_waited_for));
+        if waits || !qp.domain.may_commit(posted) {
+            return false;
+        }
+        let done = qp.domain.commit(posted);
+        flights.has_failed = done.is_err();
+        let outcome = Some(done.err().unwrap_or(NtStatus::SUCCESS));
+        let flight = Flight { begins: flights.handed, outcome, cause: None };
+        let number = flights.next;
+        if let Some(place) = flights.place(number) {
+            *place = flight;
+        }
+        flights.next += 1;
+        flights.handed.add(request);
+        true
+    }
+
+    /// The status of a fast registration whose requests before it have completed. It is undone if one of these has failed.
+    fn registered(&mut self, qp: &Arc<Qp<O>>, posted: Posted, done: NtStatus) -> NtStatus {
+        if self.broken || qp.is_dead() {
+            if done.is_success() {
+                // A peer may have invalidated it already.
+                let _ = qp.domain.invalidate(posted.token());
+            }
+            return NtStatus::CANCELLED;
+        }
+        if !done.is_success() {
+            Qp::fail(qp);
+            self.broken = true;
+        }
+        done
     }
 
     /// Returns true if there are requests that were not handed over.
@@ -317,9 +384,12 @@ impl<O: Os> SendQueue<O> {
         loop {
             let head = self.requests.head();
             let Some(flights) = self.flights.as_mut().filter(|flights| head < flights.next) else { return false };
-            let Some(mut status) = flights.place(head).and_then(|flight| flight.outcome) else { return false };
+            let Some(flight) = flights.place(head).copied() else { return false };
+            let Some(mut status) = flight.outcome else { return false };
             let Some(request) = self.requests.get(0).copied() else { return false };
-            if status.is_success() {
+            if let Work::FastRegister(posted) = request.work {
+                status = self.registered(qp, posted, status);
+            } else if status.is_success() {
                 if matches!(request.work, Work::Read { .. }) && request.flags.contains(Flags::LOCAL_INVALIDATE) {
                     match self.last_step(qp, &request) {
                         Ok(true) => {}
@@ -332,6 +402,9 @@ impl<O: Os> SendQueue<O> {
                 }
                 let done = Budget { requests: 1, bytes: request.length as usize };
                 qp.traffic.count_remote(done, matches!(request.work, Work::Read { .. }));
+            }
+            if let Some(flights) = &mut self.flights {
+                flights.cause = flight.cause;
             }
             self.complete(qp, &request, status);
         }

@@ -10,6 +10,7 @@ use roce::{
 
 use crate::{
     NtStatus,
+    cq::Cause,
     memory::{self, Access, Segment, Transfers},
     nic::Budget,
     os::Os,
@@ -142,6 +143,18 @@ fn length_of(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
+/// What the status of a failure leaves open.
+const fn cause_of(failure: Failure) -> Option<Cause> {
+    match failure {
+        Failure::RetryExceeded => Some(Cause::Unanswered),
+        Failure::RnrRetryExceeded => Some(Cause::NoReceive),
+        Failure::RemoteInvalidRequest => Some(Cause::InvalidRequest),
+        Failure::RemoteAccess => Some(Cause::RemoteAccess),
+        Failure::RemoteOperation => Some(Cause::RemoteOperation),
+        _ => None,
+    }
+}
+
 impl<O: Os> Adapter for Table<O> {
     fn check(&mut self, qp: u32, remote: Remote, access: adapter::Access) -> Result<(), Refused> {
         let is_write = access == adapter::Access::Write;
@@ -231,16 +244,11 @@ impl<O: Os> Adapter for Table<O> {
         self.get_mut(qp).ok_or(Refused)?.qp.scatter(context, offset, bytes).map_err(|_| Refused)
     }
 
-    fn carry_out(&mut self, _: u32, _: u64) -> Result<(), NtStatus> {
-        // Such requests are not handed over.
-        Err(NtStatus::INVALID_DEVICE_REQUEST)
-    }
-
     fn complete(&mut self, qp: u32, Completed { context, outcome }: Completed) {
         let Some(entry) = self.get_mut(qp) else { return };
         let outcome = outcome.map_err(|failure| match failure {
             Failure::Flushed | Failure::Disconnected => Failed::Flushed,
-            failure => Failed::Itself(failure.status()),
+            failure => Failed::Itself(failure.status(), cause_of(failure)),
         });
         Qp::landed(&entry.qp, context, outcome);
     }

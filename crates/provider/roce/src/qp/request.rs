@@ -22,8 +22,6 @@ pub enum Work {
         /// The remote token.
         key: u32,
     },
-    /// Moves nothing: the adapter carries it out when its turn comes.
-    Local,
 }
 
 /// How a request is carried out.

@@ -45,7 +45,7 @@ struct Slot {
     inline: Option<usize>,
     /// Its first packet; of a slot that has begun.
     first: Psn,
-    /// How many packets it takes: none if it is carried out on this side.
+    /// How many packets it takes.
     packets: u32,
     /// It has failed on this side, and ends when those before it have ended.
     failure: Option<Failure>,
@@ -219,37 +219,30 @@ impl Requester {
             return None;
         }
         self.rnr_until = None;
-        loop {
-            let slot = *self.slots.get(self.at)?;
-            if slot.failure.is_some() || !self.may_go(link, &slot) {
+        let slot = *self.slots.get(self.at)?;
+        if slot.failure.is_some() || !self.may_go(link, &slot) {
+            return None;
+        }
+        let slot = if self.at == self.started { self.start(link, slot)? } else { slot };
+        let index = self.next.since(slot.first);
+        let (sent, length) = match self.emit(link, &slot, index, frame, adapter) {
+            Ok(sent) => sent,
+            Err(failure) => {
+                self.fail_slot(failure);
                 return None;
             }
-            let slot = if self.at == self.started { self.start(link, slot, adapter)? } else { slot };
-            if slot.packets == 0 {
-                self.at += 1;
-                self.settle();
-                continue;
-            }
-            let index = self.next.since(slot.first);
-            let (sent, length) = match self.emit(link, &slot, index, frame, adapter) {
-                Ok(sent) => sent,
-                Err(failure) => {
-                    self.fail_slot(failure);
-                    return None;
-                }
-            };
-            self.next = self.next.plus(sent);
-            if index + sent == slot.packets {
-                self.at += 1;
-            }
-            if self.high.is_before(self.next) {
-                self.high = self.next;
-            }
-            if self.deadline.is_none() {
-                self.deadline = link.ack_timeout.map(|timeout| now + timeout);
-            }
-            return Some(length);
+        };
+        self.next = self.next.plus(sent);
+        if index + sent == slot.packets {
+            self.at += 1;
         }
+        if self.high.is_before(self.next) {
+            self.high = self.next;
+        }
+        if self.deadline.is_none() {
+            self.deadline = link.ack_timeout.map(|timeout| now + timeout);
+        }
+        Some(length)
     }
 
     /// Returns true if transmitting now might give a packet.
@@ -270,19 +263,11 @@ impl Requester {
         flight < self.window.packets() && numbers && !waits_for_reads && !too_many_reads
     }
 
-    /// Gives the slot its packets, or carries it out.
-    fn start(&mut self, link: &Link, mut slot: Slot, adapter: &mut impl Adapter) -> Option<Slot> {
+    /// Gives the slot its packets.
+    fn start(&mut self, link: &Link, mut slot: Slot) -> Option<Slot> {
         slot.first = self.end;
-        if slot.request.work == Work::Local {
-            slot.packets = 0;
-            if let Err(status) = adapter.carry_out(link.qp, slot.request.context) {
-                self.fail_slot(Failure::Local(status));
-                return None;
-            }
-        } else {
-            slot.packets = link.mtu.packets(slot.request.length);
-            self.end = self.end.plus(slot.packets);
-        }
+        slot.packets = link.mtu.packets(slot.request.length);
+        self.end = self.end.plus(slot.packets);
         *self.slots.get_mut(self.at)? = slot;
         self.started += 1;
         Some(slot)
@@ -319,7 +304,6 @@ impl Requester {
                 Opcode::write(position)
             }
             Work::Read { address, key } => return self.emit_read(link, slot, index, (address, key), frame),
-            Work::Local => return Err(Failure::LocalProtection),
         };
         let bytes = link.mtu.payload(length, index);
         let mut bth = Bth::new(opcode, link.remote_qpn, self.next);

@@ -167,12 +167,16 @@ impl Responder {
             return;
         }
         // Whatever was asked for has come.
-        (self.asked, self.heard) = (false, true);
+        let was_lost = core::mem::take(&mut self.asked);
+        self.heard = true;
         self.nak = None;
         let stop = match self.carry_out(link, packet, adapter) {
             Ok(packets) => {
                 self.expected = self.expected.plus(packets);
-                if packet.bth.acknowledge && packet.bth.opcode.kind() != Kind::Read {
+                // A packet that was asked for is acknowledged even if the peer does not ask: rxe counts each NAK as a retry, and begins
+                // to count anew with an ACK only (RoCEv2 5.2).
+                let is_awaited = packet.bth.acknowledge || was_lost;
+                if is_awaited && packet.bth.opcode.kind() != Kind::Read {
                     self.ack = Some(psn);
                 }
                 return;

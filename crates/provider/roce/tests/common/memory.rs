@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ntstatus::NtStatus;
 use roce::adapter::{Access, Adapter, Completed, Receive, Received, Refused, Remote};
 
 /// Registered memory. Addresses begin at `base`.
@@ -26,7 +25,6 @@ pub struct Memory {
     /// The local data of requests.
     pub local: HashMap<u64, Vec<u8>>,
     pub completed: Vec<Completed>,
-    pub carried_out: Vec<u64>,
     /// Receives whose memory may not be used, and requests.
     pub unusable: Vec<u64>,
     /// Remote writes that were carried out: key, address, length.
@@ -116,14 +114,6 @@ impl Adapter for Memory {
             return Err(Refused);
         }
         self.local.get_mut(&context).expect("a request")[offset as usize..][..bytes.len()].copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn carry_out(&mut self, _: u32, context: u64) -> Result<(), NtStatus> {
-        if self.unusable.contains(&context) {
-            return Err(NtStatus::ACCESS_VIOLATION);
-        }
-        self.carried_out.push(context);
         Ok(())
     }
 

@@ -43,24 +43,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A cable of two ends.
 #[derive(Clone, Default)]
-pub struct Line([Far; 2]);
+pub struct Line {
+    ends: [Far; 2],
+    /// The last frame that each end has sent.
+    last: [Arc<Mutex<Vec<u8>>>; 2],
+}
 
 impl Line {
     /// The end of the wire `number`, which is 0 or 1. The seed decides what happens to which frame.
     #[must_use]
     pub fn end(&self, number: usize, impairments: Impairments, seed: u64) -> Box<dyn Cable> {
         let fate = Fate { impairments, random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1, late: Vec::new() };
-        Box::new(End { far: self.0[1 - number % 2].clone(), fate: Mutex::new(fate) })
+        let (far, last) = (self.ends[1 - number % 2].clone(), self.last[number % 2].clone());
+        Box::new(End { far, last, fate: Mutex::new(fate) })
+    }
+
+    /// The last frame that the wire `number` has sent: what an attacker on the cable has seen.
+    #[must_use]
+    pub fn last(&self, number: usize) -> Vec<u8> {
+        lock(&self.last[number % 2]).clone()
     }
 
     /// Plugs a wire in: frames of the other end come to it.
     pub fn plug(&self, number: usize, wire: fallible::Arc<Wire<HostOs>>) {
-        *lock(&self.0[number % 2]) = Some(wire);
+        *lock(&self.ends[number % 2]) = Some(wire);
     }
 
     /// Pulls both ends out.
     pub fn pull(&self) {
-        for far in &self.0 {
+        for far in &self.ends {
             drop(lock(far).take());
         }
     }
@@ -68,6 +79,7 @@ impl Line {
 
 struct End {
     far: Far,
+    last: Arc<Mutex<Vec<u8>>>,
     fate: Mutex<Fate>,
 }
 
@@ -120,6 +132,7 @@ impl Fate {
 
 impl Cable for End {
     fn send(&self, frame: &[u8]) {
+        frame.clone_into(&mut lock(&self.last));
         // No lock of the host is held while the other wire works.
         let Some(far) = lock(&self.far).clone() else { return };
         let is_clean = lock(&self.fate).impairments == Impairments::default();

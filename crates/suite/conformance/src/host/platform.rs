@@ -230,6 +230,12 @@ impl HostPlatform {
         self.line.pull();
     }
 
+    /// The last frame that an adapter has sent.
+    #[must_use]
+    pub fn last_frame(&self, adapter: usize) -> Vec<u8> {
+        self.line.last(adapter)
+    }
+
     /// Prints what the suite logs to the standard error.
     pub fn set_verbose(&self, verbose: bool) {
         self.verbose.store(verbose, Relaxed);
