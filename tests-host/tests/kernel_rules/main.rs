@@ -6,6 +6,7 @@ extern crate wdk_bindings as wdk_sys;
 
 mod contracts;
 mod netio;
+mod notifications;
 mod queued_locks;
 mod removal;
 mod requests;

@@ -98,6 +98,7 @@ macro_rules! with_routines {
                 IoReleaseRemoveLockAndWaitEx
                 IoReleaseRemoveLockEx
                 IoReuseIrp
+                IoUnregisterPlugPlayNotification
                 IoUnregisterPlugPlayNotificationEx
                 IoWMIRegistrationControl
                 IofCallDriver
