@@ -553,10 +553,9 @@ impl State {
             let rule = match entry.object.rule_if_freed() {
                 Some(Rule::DpcFreedWhileQueued) => Rule::DpcAtUnload,
                 Some(Rule::TimerFreedWhileSet) => Rule::TimerAtUnload,
-                // Nobody can be left to use it, and nothing of the system's knows it.
-                Some(Rule::RundownInUse) => continue,
+                // Of run-down protection nobody can be left to use it, and nothing of the system's knows it.
+                Some(Rule::RundownInUse) | None => continue,
                 Some(rule) => rule,
-                None => continue,
             };
             let (kind, site) = (entry.object.kind().name(), &entry.site);
             bug_check(rule, format_args!("a {kind} of driver {name} is left at its unload; it was initialised{site}"));
