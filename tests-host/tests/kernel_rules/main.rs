@@ -5,6 +5,7 @@
 extern crate wdk_bindings as wdk_sys;
 
 mod contracts;
+mod framework;
 mod netio;
 mod notifications;
 mod queued_locks;

@@ -40,7 +40,7 @@ pub use self::{
     version::BUILD,
 };
 pub use self::{
-    dpc::is_below,
+    dpc::{initialise as initialise_dpc, is_below},
     event::end as end_of_wait,
     io::{Functions, Io, IoFile, IoPending, PlainDevice, Queued, RemoveLock, add_device_of},
     lock::forget_range as forget_locks,
@@ -53,6 +53,7 @@ pub use self::{
     rundown::CacheAware,
     shared_lock::forget as forget_shared_locks,
     thread::{Threads, spawn_for_work_item},
+    timer::{initialise as initialise_timer, set as set_timer},
 };
 use crate::context::DriverId;
 use host::machine::RawSpinLock;
