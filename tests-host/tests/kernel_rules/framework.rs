@@ -2,7 +2,10 @@
 
 use std::{
     ptr,
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::SeqCst},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
 };
 
 use simulated_kernel::{Rule, caught, irql};
@@ -24,8 +27,6 @@ const NO_PARENT: NTSTATUS = 0xC020_0212_u32.cast_signed();
 /// How often a callback was called, and at which level the last time.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 static LEVEL: AtomicU32 = AtomicU32::new(0);
-/// Whether a work item does what its test is about.
-static AGAIN: AtomicBool = AtomicBool::new(false);
 
 fn note() {
     CALLS.fetch_add(1, SeqCst);
@@ -126,25 +127,18 @@ fn a_timer_of_the_framework_calls_at_dispatch_level_until_it_is_stopped() {
     assert_eq!(noted().0, 0);
 }
 
-/// What a work item does when [`AGAIN`] is set.
-static WORK: AtomicPtr<fn(WDFWORKITEM)> = AtomicPtr::new(ptr::null_mut());
+/// What the next call of a work item does.
+static NEXT: Mutex<Option<fn(WDFWORKITEM)>> = Mutex::new(None);
 
 unsafe extern "C" fn work(item: WDFWORKITEM) {
     note();
-    if AGAIN.swap(false, SeqCst) {
-        // SAFETY: null, or a function that lives as long as the program.
-        if let Some(work) = unsafe { WORK.load(SeqCst).as_ref() } {
-            work(item);
-        }
-    } else {
-        sleep(1);
-    }
+    let next = NEXT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    next.map_or_else(|| sleep(1), |next| next(item));
 }
 
 /// Has the next call of a work item do this.
-fn then(work: &'static fn(WDFWORKITEM)) {
-    WORK.store(ptr::from_ref(work).cast_mut(), SeqCst);
-    AGAIN.store(true, SeqCst);
+fn then(next: fn(WDFWORKITEM)) {
+    *NEXT.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
 }
 
 fn try_item(parent: WDFOBJECT) -> Result<WDFWORKITEM, NTSTATUS> {
@@ -190,8 +184,7 @@ fn a_work_item_of_the_framework_calls_once_at_passive_level_for_each_time_in_the
         // SAFETY: the work item is live.
         let parent = unsafe { call_unsafe_wdf_function_binding!(WdfWorkItemGetParentObject, one) };
         assert_eq!(parent, default_queue().cast());
-        static AGAIN_ONCE: fn(WDFWORKITEM) = enqueue;
-        then(&AGAIN_ONCE);
+        then(enqueue);
         enqueue(one);
         flush(one);
         assert_eq!(noted(), (2, 0), "it may queue itself again");
@@ -199,8 +192,7 @@ fn a_work_item_of_the_framework_calls_once_at_passive_level_for_each_time_in_the
         delete(one);
         assert_eq!(noted(), (1, 0), "the deletion waits");
         let two = item();
-        static DELETE: fn(WDFWORKITEM) = delete::<wdk_sys::WDFWORKITEM__>;
-        then(&DELETE);
+        then(delete);
         enqueue(two);
         sleep(5);
         assert_eq!(noted(), (1, 0), "it may delete itself");
@@ -245,8 +237,10 @@ struct ContextType(WDF_OBJECT_CONTEXT_TYPE_INFO);
 // SAFETY: nobody changes it.
 unsafe impl Sync for ContextType {}
 
+const _: () = assert!(size_of::<WDF_OBJECT_CONTEXT_TYPE_INFO>() == 40);
+
 static CONTEXT: ContextType = ContextType(WDF_OBJECT_CONTEXT_TYPE_INFO {
-    Size: size_of::<WDF_OBJECT_CONTEXT_TYPE_INFO>() as u32,
+    Size: 40,
     ContextName: ptr::null_mut(),
     ContextSize: 8,
     UniqueType: &raw const CONTEXT.0,
@@ -340,9 +334,8 @@ rules! {
     a_timer_started_above_dispatch_level breaks IrqlTooHigh by |_| { let timer = timer(0); raise(3); start(timer, 1); };
     a_work_item_used_after_its_deletion breaks BadHandle by |_| { let item = item(); delete(item); enqueue(item); };
     a_work_item_that_waits_for_itself breaks Deadlock by |_| {
-        static FLUSH: fn(WDFWORKITEM) = flush;
         let item = item();
-        then(&FLUSH);
+        then(flush);
         enqueue(item);
         flush(item);
     };

@@ -109,7 +109,7 @@ fn a_callback_may_end_its_own_registration() {
     with_driver(|_, driver| {
         driver.run(|| {
             // SAFETY: an allocation like any other.
-            let context = unsafe { ExAllocatePool2(wdk_sys::POOL_FLAG_NON_PAGED.into(), 16, TAG) };
+            let context = unsafe { ExAllocatePool2(wdk_sys::POOL_FLAG_NON_PAGED, 16, TAG) };
             register(once, 0, context);
         });
         device_comes_and_goes(driver);

@@ -263,7 +263,7 @@ rules! {
     }
     a_context_freed_before_the_registration_ends breaks UseAfterFree by {
         let object = create();
-        let context = call!(ExAllocatePool2(POOL_FLAG_NON_PAGED.into(), 16, TAG));
+        let context = call!(ExAllocatePool2(POOL_FLAG_NON_PAGED, 16, TAG));
         call!(ExRegisterCallback(object, Some(note), context));
         call!(ExFreePoolWithTag(context, TAG));
         notify(object, 0, 0);

@@ -91,7 +91,7 @@ fn free<T>(block: *mut T) {
 }
 
 fn push_lock() -> *mut u64 {
-    let lock = block(POOL_FLAG_NON_PAGED.into());
+    let lock = block(POOL_FLAG_NON_PAGED);
     call!(ExInitializePushLock(lock));
     lock
 }
@@ -145,8 +145,10 @@ struct Shared {
 
 unsafe extern "C" fn read_then_write(argument: PVOID) {
     let shared: *mut Shared = argument.cast();
-    // SAFETY: it lives until the thread has ended; only addresses are taken of what others change.
-    let (lock, begun) = unsafe { (&raw mut (*shared).lock, &raw mut (*shared).begun) };
+    // SAFETY: it lives until the thread has ended; only the address is taken of what others change.
+    let lock = unsafe { &raw mut (*shared).lock };
+    // SAFETY: as above.
+    let begun = unsafe { &raw mut (*shared).begun };
     read_lock(lock);
     read_unlock(lock);
     call!(KeSetEvent(begun, 0, 0));
@@ -159,9 +161,11 @@ unsafe extern "C" fn read_then_write(argument: PVOID) {
 #[test]
 fn readers_share_a_push_lock_and_a_writer_has_it_alone() {
     does(|_, irp| {
-        let shared: *mut Shared = block(POOL_FLAG_NON_PAGED.into());
-        // SAFETY: memory for one, of which only addresses are taken.
-        let (lock, begun) = unsafe { (&raw mut (*shared).lock, &raw mut (*shared).begun) };
+        let shared: *mut Shared = block(POOL_FLAG_NON_PAGED);
+        // SAFETY: memory for one, of which only the address is taken.
+        let lock = unsafe { &raw mut (*shared).lock };
+        // SAFETY: as above.
+        let begun = unsafe { &raw mut (*shared).begun };
         call!(ExInitializePushLock(lock));
         call!(KeInitializeEvent(begun, 0, 0));
         read_lock(lock);
@@ -186,7 +190,7 @@ fn readers_share_a_push_lock_and_a_writer_has_it_alone() {
 #[test]
 fn a_push_lock_may_be_pageable_and_taken_at_apc_level() {
     does(|_, irp| {
-        let lock: *mut u64 = block(POOL_FLAG_PAGED.into());
+        let lock: *mut u64 = block(POOL_FLAG_PAGED);
         call!(ExInitializePushLock(lock));
         let before = call!(KfRaiseIrql(u8::try_from(APC_LEVEL).expect("a level")));
         call!(ExAcquirePushLockExclusiveEx(lock, 0));
@@ -233,10 +237,10 @@ rules! {
         call!(ExAcquirePushLockExclusiveEx(lock, 0));
     }
     a_push_lock_that_is_not_initialised breaks Uninitialised by {
-        write_lock(block(POOL_FLAG_NON_PAGED.into()));
+        write_lock(block(POOL_FLAG_NON_PAGED));
     }
     a_push_lock_that_moved breaks MovedObject by {
-        let (lock, copy) = (push_lock(), block::<u64>(POOL_FLAG_NON_PAGED.into()));
+        let (lock, copy) = (push_lock(), block::<u64>(POOL_FLAG_NON_PAGED));
         // SAFETY: both are memory for one.
         unsafe { copy.copy_from_nonoverlapping(lock, 1) };
         write_lock(copy);
@@ -252,19 +256,19 @@ rules! {
         write_lock(lock);
     }
     a_pageable_push_lock_freed_while_held breaks LockHeld by {
-        let lock = block(POOL_FLAG_PAGED.into());
+        let lock = block(POOL_FLAG_PAGED);
         call!(ExInitializePushLock(lock));
         write_lock(lock);
         free(lock);
     }
     a_pageable_push_lock_used_when_it_is_free breaks UseAfterFree by {
-        let lock = block(POOL_FLAG_PAGED.into());
+        let lock = block(POOL_FLAG_PAGED);
         call!(ExInitializePushLock(lock));
         free(lock);
         write_lock(lock);
     }
     a_push_lock_that_is_not_aligned breaks BadArgument by {
-        call!(ExInitializePushLock(block::<u64>(POOL_FLAG_NON_PAGED.into()).wrapping_byte_add(4)));
+        call!(ExInitializePushLock(block::<u64>(POOL_FLAG_NON_PAGED).wrapping_byte_add(4)));
     }
 }
 
@@ -311,7 +315,7 @@ fn run_down_protection_for_each_processor_waits_for_those_inside() {
 fn run_down_protection_for_each_processor_may_be_in_memory_of_the_driver() {
     does(|_, irp| {
         let size = call!(ExSizeOfRundownProtectionCacheAware());
-        let place: CacheAware = call!(ExAllocatePool2(POOL_FLAG_NON_PAGED.into(), size, TAG)).cast();
+        let place: CacheAware = call!(ExAllocatePool2(POOL_FLAG_NON_PAGED, size, TAG)).cast();
         call!(ExInitializeRundownProtectionCacheAware(place, size));
         assert_eq!(call!(ExAcquireRundownProtectionCacheAware(place)), 1);
         call!(ExReleaseRundownProtectionCacheAware(place));
@@ -322,7 +326,7 @@ fn run_down_protection_for_each_processor_may_be_in_memory_of_the_driver() {
 }
 
 fn plain() -> *mut EX_RUNDOWN_REF {
-    let place = block(POOL_FLAG_NON_PAGED.into());
+    let place = block(POOL_FLAG_NON_PAGED);
     call!(ExInitializeRundownProtection(place));
     place
 }
@@ -392,12 +396,12 @@ rules! {
         call!(ExAcquireRundownProtectionCacheAware(place));
     }
     run_down_protection_of_the_drivers_freed_as_the_systems breaks BadFree by {
-        let place: CacheAware = block(POOL_FLAG_NON_PAGED.into());
+        let place: CacheAware = block(POOL_FLAG_NON_PAGED);
         call!(ExInitializeRundownProtectionCacheAware(place, 256));
         call!(ExFreeCacheAwareRundownProtection(place));
     }
     run_down_protection_in_too_few_bytes breaks BadArgument by {
-        call!(ExInitializeRundownProtectionCacheAware(block(POOL_FLAG_NON_PAGED.into()), 8));
+        call!(ExInitializeRundownProtectionCacheAware(block(POOL_FLAG_NON_PAGED), 8));
     }
     run_down_protection_begun_again_before_it_has_run_down breaks BadArgument by {
         call!(ExReInitializeRundownProtectionCacheAware(cache_aware()));
