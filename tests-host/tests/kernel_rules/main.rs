@@ -5,7 +5,9 @@
 extern crate wdk_bindings as wdk_sys;
 
 mod contracts;
+mod framework;
 mod netio;
+mod notifications;
 mod queued_locks;
 mod removal;
 mod requests;

@@ -356,6 +356,10 @@ unsafe extern "system" fn wait_in_callback(_: *mut c_void, _: *mut MIB_UNICASTIP
     let _ = unsafe { KeDelayExecutionThread(0, 0, &raw mut interval) };
 }
 
+unsafe extern "system" fn cancel_itself(_: *mut c_void, _: *mut MIB_UNICASTIPADDRESS_ROW, _: MIB_NOTIFICATION_TYPE) {
+    cancel(HANDLE.load(SeqCst));
+}
+
 /// Tests that break a rule, each named after what it does.
 macro_rules! breaks {
     ($($name:ident breaks $rule:ident by $work:expr;)+) => {
@@ -400,6 +404,10 @@ breaks! {
         |_, driver, _| driver.run(|| { let handle = listen(count, false); raise(2); cancel(handle); });
     a_cancellation_of_nothing breaks BadHandle by |_, driver, _| driver.run(|| cancel(ptr::without_provenance_mut(64)));
     a_registration_left breaks ReferenceLeak by |_, driver, _| { driver.run(|| listen(count, false)); };
+    a_callback_that_cancels_its_own_registration breaks Deadlock by |network, driver, [one, _]| {
+        driver.run(|| HANDLE.store(listen(cancel_itself, false), SeqCst));
+        network.add_address(one, address(31), 24);
+    };
     a_callback_that_waits breaks IrqlTooHigh by |network, driver, [one, _]| {
         driver.run(|| listen(wait_in_callback, false));
         network.add_address(one, address(31), 24);

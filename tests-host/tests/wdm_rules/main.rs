@@ -6,7 +6,9 @@
 
 extern crate wdk_bindings as wdk_sys;
 
+mod callbacks;
 mod driver;
+mod guards;
 mod moved;
 mod objects;
 mod plug;

@@ -21,48 +21,72 @@ macro_rules! with_routines {
                 EtwWriteTransfer
                 ExAcquireFastMutex
                 ExAcquireFastMutexUnsafe
+                ExAcquirePushLockExclusiveEx
+                ExAcquirePushLockSharedEx
                 ExAcquireResourceExclusiveLite
                 ExAcquireResourceSharedLite
                 ExAcquireRundownProtection
+                ExAcquireRundownProtectionCacheAware
+                ExAcquireRundownProtectionCacheAwareEx
+                ExAcquireRundownProtectionEx
                 ExAcquireSpinLockExclusive
                 ExAcquireSpinLockExclusiveAtDpcLevel
                 ExAcquireSpinLockShared
                 ExAcquireSpinLockSharedAtDpcLevel
+                ExAllocateCacheAwareRundownProtection
                 ExAllocatePool2
                 ExAllocatePoolWithTag
                 ExAllocateTimer
                 ExCancelTimer
+                ExCreateCallback
                 ExDeleteLookasideListEx
                 ExDeleteNPagedLookasideList
                 ExDeletePagedLookasideList
                 ExDeleteResourceLite
                 ExDeleteTimer
                 ExFlushLookasideListEx
+                ExFreeCacheAwareRundownProtection
                 ExFreePool
                 ExFreePoolWithTag
                 ExInitializeLookasideListEx
                 ExInitializeNPagedLookasideList
                 ExInitializePagedLookasideList
+                ExInitializePushLock
                 ExInitializeResourceLite
                 ExInitializeRundownProtection
+                ExInitializeRundownProtectionCacheAware
                 ExInterlockedInsertHeadList
                 ExInterlockedInsertTailList
                 ExInterlockedRemoveHeadList
+                ExNotifyCallback
                 ExQueryDepthSList
                 ExQueueWorkItem
                 ExReInitializeRundownProtection
+                ExReInitializeRundownProtectionCacheAware
+                ExRegisterCallback
                 ExReleaseFastMutex
                 ExReleaseFastMutexUnsafe
+                ExReleasePushLockExclusiveEx
+                ExReleasePushLockSharedEx
                 ExReleaseResourceLite
                 ExReleaseRundownProtection
+                ExReleaseRundownProtectionCacheAware
+                ExReleaseRundownProtectionCacheAwareEx
+                ExReleaseRundownProtectionEx
                 ExReleaseSpinLockExclusive
                 ExReleaseSpinLockExclusiveFromDpcLevel
                 ExReleaseSpinLockShared
                 ExReleaseSpinLockSharedFromDpcLevel
+                ExRundownCompleted
+                ExRundownCompletedCacheAware
                 ExSetTimer
                 ExSetTimerResolution
+                ExSizeOfRundownProtectionCacheAware
+                ExTryAcquirePushLockExclusiveEx
                 ExTryToAcquireFastMutex
+                ExUnregisterCallback
                 ExWaitForRundownProtectionRelease
+                ExWaitForRundownProtectionReleaseCacheAware
                 ExpInterlockedFlushSList
                 ExpInterlockedPopEntrySList
                 ExpInterlockedPushEntrySList
@@ -98,6 +122,7 @@ macro_rules! with_routines {
                 IoReleaseRemoveLockAndWaitEx
                 IoReleaseRemoveLockEx
                 IoReuseIrp
+                IoUnregisterPlugPlayNotification
                 IoUnregisterPlugPlayNotificationEx
                 IoWMIRegistrationControl
                 IofCallDriver

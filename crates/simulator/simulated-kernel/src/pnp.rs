@@ -461,9 +461,11 @@ impl Driver {
         state.check_io(id, name);
         state.check_objects(id, name);
         state.check_notifications(id, name);
+        state.check_callbacks(id, name);
         state.check_registrations(id, name);
         state.check_keys(id, name);
         state.check_ex_timers(id, name);
+        state.check_rundowns(id, name);
         state.check_threads(id, name);
         state.check_netio(id, name);
         state.check_wsk(id, name);

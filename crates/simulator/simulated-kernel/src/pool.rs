@@ -89,7 +89,7 @@ pub fn contains(address: usize) -> bool {
 
 /// Says if there is a block in use around the address; `None` if it is no address of the pool.
 pub fn is_live(address: usize) -> Option<bool> {
-    contains(address).then(|| {
+    (contains(address) || crate::paged::contains(address)).then(|| {
         let pool = lock(&POOL);
         let block = pool.as_ref().and_then(|pool| pool.blocks.range(..=address).next_back());
         block.is_some_and(|(&start, block)| address < start + block.size.max(1))
@@ -220,6 +220,8 @@ pub fn allocate_paged(owner: DriverId, size: usize, tag: u32) -> Option<usize> {
     let pool = guard.as_mut()?;
     pool.number += 1;
     let number = pool.number;
+    pool.in_use += size;
+    pool.most = pool.most.max(pool.in_use);
     pool.blocks.insert(
         address,
         Block { slot: address, slot_size: 0, size, tag, owner, number, site: context::current_site() },
@@ -246,11 +248,13 @@ pub fn free(address: usize, tag: Option<u32>) {
         let (said, has) = (tag_in_words(tag), tag_in_words(block.tag));
         bug_check(Rule::PoolTag, format_args!("freed with the tag {said}, but allocated with {has}"));
     }
+    let state = kernel::current();
     if block.slot_size == 0 {
+        // Of what the kernel keeps only push locks may be pageable.
+        state.forget_range(address, block.size);
         return;
     }
     check_guards(address, &block);
-    let state = kernel::current();
     state.forget_range(address, block.size);
     crate::wdm::forget_locks(address, block.size);
     state.forget_spin_locks(address, block.size);

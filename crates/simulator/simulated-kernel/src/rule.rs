@@ -33,8 +33,8 @@ rules! {
     LockOrder = "lock-order",
     /// A spin lock was released by a thread that does not hold it, or with another lock's handle.
     LockNotHeld = "lock-not-held",
-    /// A spin lock was released by another routine than the one that belongs to its acquisition, or is acquired both as a queued
-    /// spin lock and as another one.
+    /// A lock was released by another routine than the one that belongs to its acquisition, or a spin lock is acquired both as a queued
+    /// one and as another one.
     LockPrimitive = "lock-primitive",
     /// A spin lock was held where none may be.
     LockHeld = "lock-held",
@@ -177,6 +177,8 @@ rules! {
     NdkAdapter = "ndk-adapter",
     /// Run-down protection was released by somebody who did not acquire it.
     RundownUnderflow = "rundown-underflow",
+    /// Run-down protection was freed, or said to have run down, while somebody was inside.
+    RundownInUse = "rundown-in-use",
     /// A structure has a wrong size, or an argument a value that is not allowed.
     BadArgument = "bad-argument",
     /// An MDL was used in a state in which that is not allowed.

@@ -10,7 +10,7 @@ use std::{
     mem::offset_of,
     sync::{
         Arc,
-        atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicI32, AtomicU64, AtomicUsize},
     },
 };
 
@@ -30,12 +30,13 @@ use crate::{
     rule::Rule,
     sites::Site,
     stack,
-    wdm::{Mutex, RemoveLock, Resource, thread::Thread},
+    wdm::{CacheAware, Mutex, PushLock, RemoveLock, Resource, thread::Thread},
 };
 
 /// Which kind of structure one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
+    CacheAwareRundown,
     CancelSafeQueue,
     Dpc,
     Event,
@@ -46,6 +47,7 @@ pub enum Kind {
     NetBufferList,
     /// An MDL in memory of the driver's own.
     OwnMdl,
+    PushLock,
     Registration,
     RemoveLock,
     Resource,
@@ -57,7 +59,7 @@ pub enum Kind {
 }
 
 /// The first in order.
-const FIRST: Kind = Kind::CancelSafeQueue;
+const FIRST: Kind = Kind::CacheAwareRundown;
 /// Bytes of a `KMUTANT`, which the bindings do not show.
 const MUTANT: usize = 56;
 /// No structure has more bytes.
@@ -69,6 +71,7 @@ impl Kind {
 
     pub const fn name(self) -> &'static str {
         match self {
+            Self::CacheAwareRundown => "run-down protection for each processor",
             Self::CancelSafeQueue => "cancel-safe queue",
             Self::Dpc => "DPC",
             Self::Event => "event",
@@ -77,6 +80,7 @@ impl Kind {
             Self::Mdl | Self::OwnMdl => "MDL",
             Self::Mutex => "mutex",
             Self::NetBufferList => "net buffer list",
+            Self::PushLock => "push lock",
             Self::Registration => "registration with Winsock Kernel",
             Self::RemoveLock => "remove lock",
             Self::Resource => "resource",
@@ -90,6 +94,7 @@ impl Kind {
 
     const fn size(self) -> usize {
         match self {
+            Self::CacheAwareRundown => size_of::<CacheAware>(),
             Self::CancelSafeQueue => size_of::<IO_CSQ>(),
             Self::Dpc => size_of::<KDPC>(),
             Self::Event => size_of::<KEVENT>(),
@@ -99,6 +104,7 @@ impl Kind {
             Self::Mdl | Self::OwnMdl => size_of::<MDL>(),
             Self::Mutex => MUTANT,
             Self::NetBufferList => size_of::<NET_BUFFER_LIST>(),
+            Self::PushLock => size_of::<usize>(),
             Self::Registration => size_of::<WSK_REGISTRATION>(),
             Self::RemoveLock => size_of::<IO_REMOVE_LOCK>(),
             Self::Resource => size_of::<ERESOURCE>(),
@@ -114,7 +120,7 @@ impl Kind {
     const fn alignment(self) -> usize {
         match self {
             Self::Lookaside | Self::SequencedList => 16,
-            Self::Resource => 8,
+            Self::PushLock | Self::Resource => 8,
             _ => 1,
         }
     }
@@ -134,7 +140,7 @@ impl Kind {
             Self::Registration => (offset_of!(WSK_REGISTRATION, ReservedRegistrationContext), 1),
             Self::RemoveLock => (offset_of!(IO_REMOVE_LOCK_COMMON_BLOCK, RemoveEvent) + HEADER, 2),
             Self::Resource => (offset_of!(ERESOURCE, SystemResourcesList), 2),
-            Self::Rundown | Self::SequencedList => (0, 1),
+            Self::CacheAwareRundown | Self::PushLock | Self::Rundown | Self::SequencedList => (0, 1),
             Self::WorkItem => (offset_of!(WORK_QUEUE_ITEM, List), 1),
         }
     }
@@ -149,6 +155,8 @@ pub enum Object {
     Semaphore(Arc<Semaphore>),
     Mutex(Arc<Mutex>),
     Rundown(Arc<Rundown>),
+    CacheAwareRundown(Arc<Rundown>),
+    PushLock(Arc<PushLock>),
     RemoveLock(Arc<RemoveLock>),
     Resource(Arc<Resource>),
     /// A thread that somebody waits for. It is not in a driver's memory.
@@ -170,7 +178,7 @@ pub struct Semaphore {
     pub limit: i32,
 }
 
-/// Run-down protection: twice the number of those inside, plus one when it is shut.
+/// Run-down protection, of both kinds: twice the number of those inside, plus one when it is shut.
 pub struct Rundown {
     pub state: AtomicU64,
 }
@@ -210,6 +218,8 @@ impl Object {
             Self::Semaphore(_) => Kind::Semaphore,
             Self::Mutex(_) => Kind::Mutex,
             Self::Rundown(_) => Kind::Rundown,
+            Self::CacheAwareRundown(_) => Kind::CacheAwareRundown,
+            Self::PushLock(_) => Kind::PushLock,
             Self::RemoveLock(_) => Kind::RemoveLock,
             Self::Resource(_) => Kind::Resource,
             Self::Plain(kind) => *kind,
@@ -223,6 +233,8 @@ impl Object {
             Self::Timer(timer) if timer.timer.is_set() => Some(Rule::TimerFreedWhileSet),
             Self::RemoveLock(lock) if lock.is_held() => Some(Rule::RemoveLock),
             Self::Mutex(mutex) if mutex.is_held() => Some(Rule::LockHeld),
+            Self::PushLock(push_lock) if push_lock.is_held() => Some(Rule::LockHeld),
+            Self::Rundown(rundown) | Self::CacheAwareRundown(rundown) if rundown.is_held() => Some(Rule::RundownInUse),
             // These are in lists of the system until they are deleted.
             Self::Resource(_) | Self::Plain(Kind::Lookaside | Kind::Registration) => Some(Rule::ReferenceLeak),
             // These are the system's own, and there is a routine that frees them.
@@ -238,7 +250,7 @@ impl Object {
     fn rule_if_initialised(&self) -> Option<Rule> {
         match self {
             Self::Resource(_) | Self::Plain(Kind::Lookaside | Kind::Registration) => Some(Rule::Uninitialised),
-            Self::Rundown(rundown) if rundown.state.load(Relaxed) > 1 => Some(Rule::Uninitialised),
+            Self::Rundown(rundown) | Self::CacheAwareRundown(rundown) if rundown.is_held() => Some(Rule::Uninitialised),
             other => other.rule_if_freed(),
         }
     }
@@ -291,6 +303,8 @@ getters! {
     semaphore: Semaphore(Semaphore),
     mutex: Mutex(Mutex),
     rundown: Rundown(Rundown),
+    cache_aware_rundown: CacheAwareRundown(Rundown),
+    push_lock: PushLock(PushLock),
     remove_lock: RemoveLock(RemoveLock),
     resource: Resource(Resource),
 }
@@ -393,7 +407,11 @@ impl State {
     }
 
     fn find_one_of(&self, address: usize, kinds: &[Kind], what: &str) -> Object {
-        check_memory_of(address, what);
+        if kinds == [Kind::PushLock] {
+            check_memory(address, Kind::PushLock);
+        } else {
+            check_memory_of(address, what);
+        }
         let found = {
             let tracked = lock(&self.tracked);
             let entry = kinds.iter().find_map(|&kind| Some((kind, tracked.objects.get(&(address, kind))?)));
@@ -535,8 +553,9 @@ impl State {
             let rule = match entry.object.rule_if_freed() {
                 Some(Rule::DpcFreedWhileQueued) => Rule::DpcAtUnload,
                 Some(Rule::TimerFreedWhileSet) => Rule::TimerAtUnload,
+                // Of run-down protection nobody can be left to use it, and nothing of the system's knows it.
+                Some(Rule::RundownInUse) | None => continue,
                 Some(rule) => rule,
-                None => continue,
             };
             let (kind, site) = (entry.object.kind().name(), &entry.site);
             bug_check(rule, format_args!("a {kind} of driver {name} is left at its unload; it was initialised{site}"));
@@ -556,15 +575,24 @@ pub fn seal(address: usize, kind: Kind) {
     }
 }
 
-/// A structure may not be in free memory, nor in memory that can be paged out.
+/// A structure may not be in free memory, nor, except for a push lock, in memory that can be paged out.
 fn check_memory(address: usize, kind: Kind) {
-    check_memory_of(address, kind.name());
+    if kind == Kind::PushLock {
+        // Its waiters wait in memory of the system's, so that it may be paged out.
+        check_is_live(address, kind.name());
+    } else {
+        check_memory_of(address, kind.name());
+    }
 }
 
-pub fn check_memory_of(address: usize, what: &str) {
+fn check_is_live(address: usize, what: &str) {
     if pool::is_live(address) == Some(false) {
         bug_check(Rule::UseAfterFree, format_args!("the {what} at {address:#x} is in memory that is free"));
     }
+}
+
+pub fn check_memory_of(address: usize, what: &str) {
+    check_is_live(address, what);
     if crate::paged::contains(address) {
         bug_check(Rule::PagedAtDispatch, format_args!("the {what} at {address:#x} is in pageable memory"));
     }

@@ -4,6 +4,7 @@
 
 #[cfg(windows)]
 mod bind;
+mod collection;
 mod device;
 mod device_init;
 mod driver;
@@ -16,7 +17,9 @@ mod request;
 mod request_cancel;
 mod spin_lock;
 mod target;
+mod timer;
 mod wait_lock;
+mod work_item;
 
 #[cfg(unix)]
 use std::ptr;
@@ -28,6 +31,7 @@ use wdk_bindings::{_WDFFUNCENUM, WDFFUNC};
 use wdk_bindings::{PWDF_DRIVER_GLOBALS, WDF_DRIVER_GLOBALS};
 
 pub use self::{
+    collection::{CollectionObject, StringObject},
     device::DeviceObject,
     file::FileObject,
     object::{Framework, Kind, Object},
@@ -35,7 +39,9 @@ pub use self::{
     request::{Output, RequestObject},
     spin_lock::SpinLockObject,
     target::TargetObject,
+    timer::TimerObject,
     wait_lock::WaitLockObject,
+    work_item::WorkItemObject,
 };
 use crate::{kernel, report::bug_check, rule::Rule};
 
@@ -190,6 +196,21 @@ table! {
     wait_lock::WdfWaitLockCreate @ WdfWaitLockCreateTableIndex: PFN_WDFWAITLOCKCREATE,
     wait_lock::WdfWaitLockAcquire @ WdfWaitLockAcquireTableIndex: PFN_WDFWAITLOCKACQUIRE,
     wait_lock::WdfWaitLockRelease @ WdfWaitLockReleaseTableIndex: PFN_WDFWAITLOCKRELEASE,
+    object::WdfObjectContextGetObject @ WdfObjectContextGetObjectTableIndex: PFN_WDFOBJECTCONTEXTGETOBJECT,
+    timer::WdfTimerCreate @ WdfTimerCreateTableIndex: PFN_WDFTIMERCREATE,
+    timer::WdfTimerStart @ WdfTimerStartTableIndex: PFN_WDFTIMERSTART,
+    timer::WdfTimerStop @ WdfTimerStopTableIndex: PFN_WDFTIMERSTOP,
+    timer::WdfTimerGetParentObject @ WdfTimerGetParentObjectTableIndex: PFN_WDFTIMERGETPARENTOBJECT,
+    work_item::WdfWorkItemCreate @ WdfWorkItemCreateTableIndex: PFN_WDFWORKITEMCREATE,
+    work_item::WdfWorkItemEnqueue @ WdfWorkItemEnqueueTableIndex: PFN_WDFWORKITEMENQUEUE,
+    work_item::WdfWorkItemFlush @ WdfWorkItemFlushTableIndex: PFN_WDFWORKITEMFLUSH,
+    work_item::WdfWorkItemGetParentObject @ WdfWorkItemGetParentObjectTableIndex: PFN_WDFWORKITEMGETPARENTOBJECT,
+    collection::WdfCollectionCreate @ WdfCollectionCreateTableIndex: PFN_WDFCOLLECTIONCREATE,
+    collection::WdfCollectionAdd @ WdfCollectionAddTableIndex: PFN_WDFCOLLECTIONADD,
+    collection::WdfCollectionGetCount @ WdfCollectionGetCountTableIndex: PFN_WDFCOLLECTIONGETCOUNT,
+    collection::WdfCollectionGetItem @ WdfCollectionGetItemTableIndex: PFN_WDFCOLLECTIONGETITEM,
+    collection::WdfStringCreate @ WdfStringCreateTableIndex: PFN_WDFSTRINGCREATE,
+    collection::WdfStringGetUnicodeString @ WdfStringGetUnicodeStringTableIndex: PFN_WDFSTRINGGETUNICODESTRING,
     target::WdfIoTargetCreate @ WdfIoTargetCreateTableIndex: PFN_WDFIOTARGETCREATE,
     target::WdfIoTargetOpen @ WdfIoTargetOpenTableIndex: PFN_WDFIOTARGETOPEN,
     target::WdfIoTargetClose @ WdfIoTargetCloseTableIndex: PFN_WDFIOTARGETCLOSE,

@@ -12,12 +12,13 @@ use std::{
 use host::machine::{self, Irql};
 use wdk_bindings::{
     NTSTATUS, PCHAR, PCWDF_OBJECT_CONTEXT_TYPE_INFO, PFN_WDF_OBJECT_CONTEXT_CLEANUP, PFN_WDF_OBJECT_CONTEXT_DESTROY,
-    PVOID, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS,
-    WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDFOBJECT,
+    PVOID, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_SUCCESS, WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDFOBJECT,
 };
 
 use super::{
-    DeviceObject, FileObject, QueueObject, RequestObject, SpinLockObject, TargetObject, WaitLockObject, function,
+    CollectionObject, DeviceObject, FileObject, QueueObject, RequestObject, SpinLockObject, StringObject, TargetObject,
+    TimerObject, WaitLockObject, WorkItemObject, function,
 };
 use crate::{
     context::{self, DriverId},
@@ -48,6 +49,10 @@ pub enum Kind {
     Target(Arc<TargetObject>),
     SpinLock(Arc<SpinLockObject>),
     WaitLock(Arc<WaitLockObject>),
+    Timer(Arc<TimerObject>),
+    WorkItem(Arc<WorkItemObject>),
+    Collection(Arc<CollectionObject>),
+    String(Arc<StringObject>),
     Key,
     General,
 }
@@ -63,6 +68,10 @@ impl Kind {
             Self::Target(_) => "I/O target",
             Self::SpinLock(_) => "spin lock",
             Self::WaitLock(_) => "wait lock",
+            Self::Timer(_) => "timer",
+            Self::WorkItem(_) => "work item",
+            Self::Collection(_) => "collection",
+            Self::String(_) => "string",
             Self::Key => "registry key",
             Self::General => "general object",
         }
@@ -99,6 +108,21 @@ impl Object {
     pub fn is_live(&self) -> bool {
         self.phase.load(Acquire) == LIVE
     }
+
+    /// It is deleted, and only referred to.
+    pub fn is_gone(&self) -> bool {
+        self.phase.load(Acquire) == CLEAN
+    }
+
+    /// One more reference.
+    pub fn refer(&self) {
+        self.references.fetch_add(1, AcqRel);
+    }
+
+    /// The handle of the parent.
+    pub fn parent_pointer(&self) -> WDFOBJECT {
+        ptr::without_provenance_mut(self.parent.unwrap_or(0))
+    }
 }
 
 /// What a driver says of a new object, checked.
@@ -113,6 +137,24 @@ pub fn read_attributes(attributes: PWDF_OBJECT_ATTRIBUTES) -> WDF_OBJECT_ATTRIBU
         bug_check(Rule::BadArgument, format_args!("attributes that were not initialised"));
     }
     attributes
+}
+
+/// Whether the parent that the attributes name is a device, or leads to one, as timers and work items need it.
+pub fn check_parent(state: &State, attributes: PWDF_OBJECT_ATTRIBUTES) -> Result<(), NTSTATUS> {
+    /// `STATUS_WDF_PARENT_NOT_SPECIFIED` of wdfstatus.h.
+    const NO_PARENT: NTSTATUS = 0xC020_0212_u32.cast_signed();
+    let mut next = Some(read_attributes(attributes).ParentObject.addr()).filter(|&parent| parent != 0);
+    if next.is_none() {
+        return Err(NO_PARENT);
+    }
+    while let Some(parent) = next {
+        let object = state.object(parent);
+        if matches!(object.kind, Kind::Device(_)) {
+            return Ok(());
+        }
+        next = object.parent;
+    }
+    Err(STATUS_INVALID_DEVICE_REQUEST)
 }
 
 /// Checks the size that a structure says of itself.
@@ -203,6 +245,13 @@ impl State {
             Kind::Target(target) => self.close_target(target),
             Kind::SpinLock(spin_lock) => spin_lock.end(object.handle),
             Kind::WaitLock(wait_lock) => wait_lock.end(),
+            Kind::Timer(timer) => timer.end(self),
+            Kind::WorkItem(work_item) => work_item.end(self),
+            Kind::Collection(collection) => {
+                for member in collection.take() {
+                    self.dereference(&self.object(member));
+                }
+            }
             _ => {}
         }
         let children = lock(&object.children).clone();
@@ -348,6 +397,17 @@ pub extern "C" fn WdfObjectGetTypedContextWorker(
     })
 }
 
+pub extern "C" fn WdfObjectContextGetObject(_globals: PWDF_DRIVER_GLOBALS, context: PVOID) -> WDFOBJECT {
+    function!("WdfObjectContextGetObject", |state| {
+        let is_it = |object: &&Arc<Object>| object.context.is_some_and(|(_, memory)| memory == context.addr());
+        let found = lock(&state.framework).objects.values().find(is_it).cloned();
+        let Some(object) = found else {
+            bug_check(Rule::BadHandle, format_args!("{context:p} is not the context of an object"));
+        };
+        object.pointer()
+    })
+}
+
 pub extern "C" fn WdfObjectReferenceActual(
     _globals: PWDF_DRIVER_GLOBALS,
     handle: WDFOBJECT,
@@ -356,7 +416,7 @@ pub extern "C" fn WdfObjectReferenceActual(
     _file: PCHAR,
 ) {
     function!("WdfObjectReferenceActual", |state| {
-        state.given(handle).references.fetch_add(1, AcqRel);
+        state.given(handle).refer();
     });
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(non_snake_case, reason = "names of the C headers")]
 
+mod callback;
 mod clock;
 mod dpc;
 mod event;
@@ -17,6 +18,7 @@ mod misc;
 mod mutex;
 mod notification;
 pub mod processor;
+mod push_lock;
 mod registry;
 mod registry_values;
 mod resource;
@@ -38,17 +40,20 @@ pub use self::{
     version::BUILD,
 };
 pub use self::{
-    dpc::is_below,
+    dpc::{initialise as initialise_dpc, is_below},
     event::end as end_of_wait,
     io::{Functions, Io, IoFile, IoPending, PlainDevice, Queued, RemoveLock, add_device_of},
     lock::forget_range as forget_locks,
     mdl::{Mdls, allocate as allocate_mdl, build as build_mdl, free as free_mdl},
     mutex::Mutex,
     notification::Notifications,
+    push_lock::PushLock,
     registry::SERVICES,
     resource::Resource,
+    rundown::CacheAware,
     shared_lock::forget as forget_shared_locks,
     thread::{Threads, spawn_for_work_item},
+    timer::{initialise as initialise_timer, set as set_timer},
 };
 use crate::context::DriverId;
 use host::machine::RawSpinLock;
@@ -88,6 +93,8 @@ pub struct Wdm {
     pub shared_locks: Lock<shared_lock::Locks>,
     pub ex_timers: Lock<ex_timer::ExTimers>,
     pub notifications: Lock<Notifications>,
+    pub callbacks: Lock<callback::Callbacks>,
+    pub rundowns: Lock<rundown::Rundowns>,
     pub io: Lock<Io>,
     /// The lock of the system under which IRPs are cancelled.
     pub cancel: RawSpinLock,

@@ -3,10 +3,8 @@
 use std::{
     collections::BTreeMap,
     ptr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering::AcqRel, Ordering::Acquire},
-    },
+    sync::{Arc, Mutex},
+    thread::{self, ThreadId},
 };
 
 use wdk_bindings::{
@@ -39,8 +37,17 @@ pub struct Registration {
     class: GUID,
     routine: PDRIVER_NOTIFICATION_CALLBACK_ROUTINE,
     context: Argument,
-    calls: AtomicU32,
-    gone: AtomicBool,
+    calls: Mutex<Calls>,
+}
+
+/// The calls of a registered routine.
+#[derive(Default)]
+struct Calls {
+    /// The threads that run it.
+    running: Vec<ThreadId>,
+    /// The driver does not have its registration yet.
+    registers: bool,
+    gone: bool,
 }
 
 /// All registrations, by number.
@@ -50,6 +57,21 @@ pub struct Notifications {
 }
 
 impl Registration {
+    /// No call begins any more.
+    fn end(&self) {
+        lock(&self.calls).gone = true;
+    }
+
+    /// The routine runs on this thread.
+    fn is_running_here(&self) -> bool {
+        lock(&self.calls).running.contains(&thread::current().id())
+    }
+
+    /// The routine runs on another thread.
+    fn is_running_elsewhere(&self) -> bool {
+        lock(&self.calls).running.iter().any(|&thread| thread != thread::current().id())
+    }
+
     fn tell(&self, state: &Arc<State>, event: u32, link: &[u16]) {
         let mut name = text::unicode(link);
         let mut notification = DEVICE_INTERFACE_CHANGE_NOTIFICATION {
@@ -59,17 +81,27 @@ impl Registration {
             InterfaceClassGuid: self.class,
             SymbolicLinkName: &raw mut name,
         };
-        self.calls.fetch_add(1, AcqRel);
-        if !self.gone.load(Acquire)
-            && let Some(routine) = self.routine
+        let me = thread::current().id();
         {
+            let mut calls = lock(&self.calls);
+            if calls.gone {
+                return;
+            }
+            calls.running.push(me);
+        }
+        if let Some(routine) = self.routine {
             let context = self.context.pointer("a notification of plug and play");
             context::call(self.owner, "a notification of plug and play", || {
                 // SAFETY: the driver's own routine and context, and a notification that lives until the call returns.
                 unsafe { routine((&raw mut notification).cast(), context) };
             });
         }
-        self.calls.fetch_sub(1, AcqRel);
+        let mut calls = lock(&self.calls);
+        // The innermost, if the thread runs it more than once.
+        if let Some(place) = calls.running.iter().rposition(|&thread| thread == me) {
+            calls.running.remove(place);
+        }
+        drop(calls);
         state.dispatcher.signal();
     }
 }
@@ -119,8 +151,7 @@ extern "C" fn IoRegisterPlugPlayNotification(
             class,
             routine,
             context: Argument::of(context),
-            calls: AtomicU32::new(0),
-            gone: AtomicBool::new(false),
+            calls: Mutex::new(Calls { registers: true, ..Calls::default() }),
         });
         let number = usize::try_from(state.next()).unwrap_or(0) * 64;
         lock(&state.wdm.notifications).all.insert(number, registration.clone());
@@ -131,6 +162,26 @@ extern "C" fn IoRegisterPlugPlayNotification(
                 registration.tell(state, ARRIVAL, &link);
             }
         }
+        lock(&registration.calls).registers = false;
+        STATUS_SUCCESS
+    })
+}
+
+/// The registration is not there any more.
+fn take(state: &State, entry: PVOID) -> Arc<Registration> {
+    let registration = lock(&state.wdm.notifications).all.remove(&entry.addr());
+    let Some(registration) = registration else {
+        bug_check(Rule::BadHandle, format_args!("{entry:p} is no registration for notifications"));
+    };
+    registration.end();
+    registration
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoUnregisterPlugPlayNotification(entry: PVOID) -> NTSTATUS {
+    routine!("IoUnregisterPlugPlayNotification", PASSIVE_LEVEL, |state| {
+        // Calls that were begun go on: this routine does not wait for them.
+        drop(take(state, entry));
         STATUS_SUCCESS
     })
 }
@@ -138,12 +189,17 @@ extern "C" fn IoRegisterPlugPlayNotification(
 #[unsafe(no_mangle)]
 extern "C" fn IoUnregisterPlugPlayNotificationEx(entry: PVOID) -> NTSTATUS {
     routine!("IoUnregisterPlugPlayNotificationEx", |state| {
-        let registration = lock(&state.wdm.notifications).all.remove(&entry.addr());
-        let Some(registration) = registration else {
-            bug_check(Rule::BadHandle, format_args!("{entry:p} is no registration for notifications"));
-        };
-        registration.gone.store(true, std::sync::atomic::Ordering::Release);
-        waiting::until(state, None, "IoUnregisterPlugPlayNotificationEx", || registration.calls.load(Acquire) == 0);
+        let registration = take(state, entry);
+        if registration.is_running_here() && lock(&registration.calls).registers {
+            let words = "before IoRegisterPlugPlayNotification has returned, which the reference calls unsafe";
+            bug_check(
+                Rule::Deadlock,
+                format_args!("a notification of plug and play ends its own registration {words}"),
+            );
+        }
+        // A routine that ends its own registration is not waited for.
+        let name = "IoUnregisterPlugPlayNotificationEx, for callbacks that run";
+        waiting::until(state, None, name, || !registration.is_running_elsewhere());
         STATUS_SUCCESS
     })
 }

@@ -1,19 +1,24 @@
-//! Run-down protection.
+//! Run-down protection, with one count (`EX_RUNDOWN_REF`) or one for each processor (`EX_RUNDOWN_REF_CACHE_AWARE`). The second has the
+//! same rules. It is opaque, and most drivers have the system allocate it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+    },
 };
 
-use wdk_bindings::{BOOLEAN, EX_RUNDOWN_REF};
+use wdk_bindings::{BOOLEAN, EX_RUNDOWN_REF, POOL_TYPE, SIZE_T, ULONG};
 
 use super::routine;
 use crate::{
-    context,
-    kernel::State,
+    context::{self, DriverId},
+    kernel::{State, lock},
     report::bug_check,
     rule::Rule,
-    tracked::{Object, Rundown},
+    sites::Site,
+    tracked::{Kind, Object, Rundown},
     waiting,
 };
 
@@ -21,55 +26,211 @@ use crate::{
 const SHUT: u64 = 1;
 /// One who is inside.
 const ONE: u64 = 2;
+/// Bytes of one with a count for each processor. On Windows they depend on the machine.
+pub const CACHE_AWARE_BYTES: usize = 128;
 
-fn tracked(state: &State, place: *mut EX_RUNDOWN_REF) -> Arc<Rundown> {
+/// A structure of those bytes, in memory of the system's or of a driver's.
+#[repr(C, align(16))]
+pub struct CacheAware([u8; CACHE_AWARE_BYTES]);
+
+/// Those that the system has allocated, by address: whose they are, and where they were allocated. Their memory is never freed, so that
+/// a late use is told from one of something else.
+#[derive(Default)]
+pub struct Rundowns(BTreeMap<usize, (DriverId, Site)>);
+
+impl Rundown {
+    /// Somebody is inside.
+    pub fn is_held(&self) -> bool {
+        self.state.load(Acquire) >= ONE
+    }
+
+    fn enter(&self, state: &State, count: ULONG) -> BOOLEAN {
+        let enter = |word: u64| (word & SHUT == 0).then_some(word + ONE * u64::from(count));
+        let entered = self.state.fetch_update(AcqRel, Acquire, enter).is_ok();
+        state.preempt();
+        BOOLEAN::from(entered)
+    }
+
+    fn leave(&self, state: &State, count: ULONG) {
+        let leave = |word: u64| word.checked_sub(ONE * u64::from(count));
+        if self.state.fetch_update(AcqRel, Acquire, leave).is_err() {
+            bug_check(Rule::RundownUnderflow, format_args!("run-down protection released once too often"));
+        }
+        state.dispatcher.signal();
+        state.preempt();
+    }
+
+    fn wait(&self, state: &Arc<State>, what: &'static str) {
+        self.state.fetch_or(SHUT, Release);
+        waiting::until(state, None, what, || self.state.load(Acquire) == SHUT);
+    }
+
+    fn begin_again(&self) {
+        if self.state.swap(0, AcqRel) != SHUT {
+            bug_check(Rule::BadArgument, format_args!("run-down protection initialised again before it has run down"));
+        }
+    }
+
+    fn complete(&self) {
+        if self.state.swap(SHUT, AcqRel) >= ONE {
+            bug_check(
+                Rule::RundownInUse,
+                format_args!("run-down protection is said to have run down, and somebody is inside"),
+            );
+        }
+    }
+}
+
+fn plain(state: &State, place: *mut EX_RUNDOWN_REF) -> Arc<Rundown> {
     state.rundown(place.expose_provenance())
+}
+
+fn by_processor(state: &State, place: *mut CacheAware) -> Arc<Rundown> {
+    state.cache_aware_rundown(place.expose_provenance())
+}
+
+fn free_one() -> Arc<Rundown> {
+    Arc::new(Rundown { state: AtomicU64::new(0) })
+}
+
+impl State {
+    /// A driver was unloaded: what it has allocated has to be freed.
+    pub fn check_rundowns(&self, driver: DriverId, name: &str) {
+        let left =
+            lock(&self.wdm.rundowns).0.values().find_map(|(owner, site)| (*owner == driver).then(|| site.clone()));
+        if let Some(site) = left {
+            let words =
+                format_args!("run-down protection of driver {name} is left at its unload; it was allocated{site}");
+            bug_check(Rule::ReferenceLeak, words);
+        }
+    }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExInitializeRundownProtection(place: *mut EX_RUNDOWN_REF) {
     routine!("ExInitializeRundownProtection", |state| {
-        let object = Rundown { state: AtomicU64::new(0) };
-        state.track(place.expose_provenance(), context::caller(), Object::Rundown(Arc::new(object)));
+        state.track(place.expose_provenance(), context::caller(), Object::Rundown(free_one()));
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExAllocateCacheAwareRundownProtection(_kind: POOL_TYPE, tag: ULONG) -> *mut CacheAware {
+    routine!("ExAllocateCacheAwareRundownProtection", APC_LEVEL, |state| {
+        if tag == 0 {
+            bug_check(Rule::PoolTag, format_args!("ExAllocateCacheAwareRundownProtection without a tag"));
+        }
+        if state.strikes() {
+            return std::ptr::null_mut();
+        }
+        let (owner, site) = (state.calling_driver(), Site::here());
+        let memory = Box::into_raw(Box::new(CacheAware([0; CACHE_AWARE_BYTES])));
+        state.track(memory.expose_provenance(), owner, Object::CacheAwareRundown(free_one()));
+        lock(&state.wdm.rundowns).0.insert(memory.addr(), (owner, site));
+        memory
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExFreeCacheAwareRundownProtection(place: *mut CacheAware) {
+    routine!("ExFreeCacheAwareRundownProtection", APC_LEVEL, |state| {
+        let known = lock(&state.wdm.rundowns).0.remove(&place.addr());
+        if known.is_none() {
+            bug_check(Rule::BadFree, format_args!("{place:p} is no run-down protection that the system has allocated"));
+        }
+        if by_processor(state, place).is_held() {
+            bug_check(Rule::RundownInUse, format_args!("run-down protection is freed, and somebody is inside"));
+        }
+        state.untrack_and_remember(place.addr(), Kind::CacheAwareRundown, ", and freed since");
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExSizeOfRundownProtectionCacheAware() -> SIZE_T {
+    routine!("ExSizeOfRundownProtectionCacheAware", DISPATCH_LEVEL, |_| CACHE_AWARE_BYTES as SIZE_T)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExInitializeRundownProtectionCacheAware(place: *mut CacheAware, size: SIZE_T) {
+    routine!("ExInitializeRundownProtectionCacheAware", APC_LEVEL, |state| {
+        if size < CACHE_AWARE_BYTES as SIZE_T {
+            let words = format_args!("run-down protection for each processor in {size} bytes");
+            bug_check(Rule::BadArgument, words);
+        }
+        state.track(place.expose_provenance(), context::caller(), Object::CacheAwareRundown(free_one()));
     });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExReInitializeRundownProtection(place: *mut EX_RUNDOWN_REF) {
-    routine!("ExReInitializeRundownProtection", |state| {
-        if tracked(state, place).state.swap(0, AcqRel) != SHUT {
-            bug_check(Rule::BadArgument, format_args!("run-down protection initialised again before it has run down"));
-        }
-    });
+    routine!("ExReInitializeRundownProtection", |state| plain(state, place).begin_again());
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExAcquireRundownProtection(place: *mut EX_RUNDOWN_REF) -> BOOLEAN {
-    routine!("ExAcquireRundownProtection", |state| {
-        let enter = |word: u64| (word & SHUT == 0).then_some(word + ONE);
-        let entered = tracked(state, place).state.fetch_update(AcqRel, Acquire, enter).is_ok();
-        state.preempt();
-        BOOLEAN::from(entered)
-    })
+    routine!("ExAcquireRundownProtection", |state| plain(state, place).enter(state, 1))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExAcquireRundownProtectionEx(place: *mut EX_RUNDOWN_REF, count: ULONG) -> BOOLEAN {
+    routine!("ExAcquireRundownProtectionEx", DISPATCH_LEVEL, |state| plain(state, place).enter(state, count))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExReleaseRundownProtection(place: *mut EX_RUNDOWN_REF) {
-    routine!("ExReleaseRundownProtection", |state| {
-        let before = tracked(state, place).state.fetch_sub(ONE, AcqRel);
-        if before < ONE {
-            bug_check(Rule::RundownUnderflow, format_args!("run-down protection released once too often"));
-        }
-        state.dispatcher.signal();
-        state.preempt();
-    });
+    routine!("ExReleaseRundownProtection", |state| plain(state, place).leave(state, 1));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExReleaseRundownProtectionEx(place: *mut EX_RUNDOWN_REF, count: ULONG) {
+    routine!("ExReleaseRundownProtectionEx", DISPATCH_LEVEL, |state| plain(state, place).leave(state, count));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExRundownCompleted(place: *mut EX_RUNDOWN_REF) {
+    routine!("ExRundownCompleted", DISPATCH_LEVEL, |state| plain(state, place).complete());
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExWaitForRundownProtectionRelease(place: *mut EX_RUNDOWN_REF) {
-    routine!("ExWaitForRundownProtectionRelease", |state| {
-        let object = tracked(state, place);
-        object.state.fetch_or(SHUT, Release);
-        waiting::until(state, None, "ExWaitForRundownProtectionRelease", || object.state.load(Acquire) == SHUT);
-    });
+    routine!("ExWaitForRundownProtectionRelease", |state| plain(state, place)
+        .wait(state, "ExWaitForRundownProtectionRelease"));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExReInitializeRundownProtectionCacheAware(place: *mut CacheAware) {
+    routine!("ExReInitializeRundownProtectionCacheAware", APC_LEVEL, |state| by_processor(state, place).begin_again());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExAcquireRundownProtectionCacheAware(place: *mut CacheAware) -> BOOLEAN {
+    routine!("ExAcquireRundownProtectionCacheAware", DISPATCH_LEVEL, |state| by_processor(state, place).enter(state, 1))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExAcquireRundownProtectionCacheAwareEx(place: *mut CacheAware, count: ULONG) -> BOOLEAN {
+    routine!("ExAcquireRundownProtectionCacheAwareEx", DISPATCH_LEVEL, |state| by_processor(state, place)
+        .enter(state, count))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExReleaseRundownProtectionCacheAware(place: *mut CacheAware) {
+    routine!("ExReleaseRundownProtectionCacheAware", DISPATCH_LEVEL, |state| by_processor(state, place)
+        .leave(state, 1));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExReleaseRundownProtectionCacheAwareEx(place: *mut CacheAware, count: ULONG) {
+    routine!("ExReleaseRundownProtectionCacheAwareEx", DISPATCH_LEVEL, |state| by_processor(state, place)
+        .leave(state, count));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExRundownCompletedCacheAware(place: *mut CacheAware) {
+    routine!("ExRundownCompletedCacheAware", DISPATCH_LEVEL, |state| by_processor(state, place).complete());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExWaitForRundownProtectionReleaseCacheAware(place: *mut CacheAware) {
+    routine!("ExWaitForRundownProtectionReleaseCacheAware", APC_LEVEL, |state| by_processor(state, place)
+        .wait(state, "ExWaitForRundownProtectionReleaseCacheAware"));
 }

@@ -376,6 +376,9 @@ fn count(state: &State, object: PVOID, by: i64) -> LONG_PTR {
     if let Some(left) = state.count_object(object.addr(), by) {
         return left as LONG_PTR;
     }
+    if let Some(left) = state.count_callback(object.addr(), by) {
+        return left as LONG_PTR;
+    }
     let Some(thread) = lock(&state.wdm.threads).objects.get(&object.addr()).cloned() else {
         bug_check(Rule::BadHandle, format_args!("{object:p} is no object"));
     };

@@ -1,0 +1,179 @@
+//! The framework's timers: a timer of the kernel with a DPC of its own, both in memory of the framework's.
+
+use std::{
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release},
+    },
+};
+
+use host::machine::{self, Irql};
+use wdk_bindings::{
+    _TIMER_TYPE, _WDF_EXECUTION_LEVEL, BOOLEAN, KDPC, KTIMER, LARGE_INTEGER, LONGLONG, NTSTATUS, PFN_WDF_TIMER, PVOID,
+    PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, PWDF_TIMER_CONFIG, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_PARAMETER, STATUS_SUCCESS, WDF_TIMER_CONFIG, WDFOBJECT, WDFTIMER,
+};
+
+use super::{
+    Kind, Object, function,
+    object::{check_parent, check_size, read_attributes},
+};
+use crate::{
+    kernel::State,
+    report::bug_check,
+    rule::Rule,
+    tracked,
+    wdm::{initialise_dpc, initialise_timer, set_timer},
+};
+
+/// A timer.
+pub struct TimerObject {
+    /// The address of its [`Memory`].
+    memory: usize,
+    /// In microseconds; zero for one call.
+    period: u64,
+}
+
+/// What the system has of a timer. It is never freed: a call may still use it after the deletion.
+#[repr(C)]
+struct Memory {
+    timer: KTIMER,
+    dpc: KDPC,
+    callback: PFN_WDF_TIMER,
+    /// The handle, as soon as there is one.
+    handle: AtomicUsize,
+}
+
+/// It has expired: the routine of its DPC.
+unsafe extern "C" fn expired(_: *mut KDPC, memory: PVOID, _: PVOID, _: PVOID) {
+    let memory = memory.cast::<Memory>();
+    // SAFETY: the memory of a timer, which is never freed. Nobody writes this field.
+    let Some(callback) = (unsafe { (*memory).callback }) else { return };
+    // SAFETY: as above; it is atomic.
+    let handle = unsafe { &(*memory).handle }.load(Acquire);
+    // SAFETY: the driver's own callback, with the handle of its timer, at the level that it expects.
+    unsafe { callback(ptr::without_provenance_mut(handle)) };
+}
+
+impl TimerObject {
+    fn new(state: &Arc<State>, config: &WDF_TIMER_CONFIG) -> Self {
+        let memory = Box::into_raw(Box::new(Memory {
+            timer: KTIMER::default(),
+            dpc: KDPC::default(),
+            callback: config.EvtTimerFunc,
+            handle: AtomicUsize::new(0),
+        }));
+        let timer = Self { memory: memory.expose_provenance(), period: u64::from(config.Period) * 1000 };
+        initialise_timer(state, timer.timer(), _TIMER_TYPE::NotificationTimer);
+        initialise_dpc(state, timer.dpc(), Some(expired), memory.cast());
+        timer
+    }
+
+    const fn memory(&self) -> *mut Memory {
+        ptr::with_exposed_provenance_mut(self.memory)
+    }
+
+    fn timer(&self) -> *mut KTIMER {
+        // SAFETY: the memory is never freed; only the address is taken.
+        unsafe { &raw mut (*self.memory()).timer }
+    }
+
+    fn dpc(&self) -> *mut KDPC {
+        // SAFETY: as above.
+        unsafe { &raw mut (*self.memory()).dpc }
+    }
+
+    fn cancel(&self, state: &State) -> bool {
+        state.timer(self.timer().expose_provenance()).timer.cancel().is_some()
+    }
+
+    /// The timer is being deleted: it is stopped, and below `DISPATCH_LEVEL` a call that was begun ends before.
+    pub fn end(&self, state: &State) {
+        self.cancel(state);
+        if machine::current_irql() == Irql::PASSIVE_LEVEL {
+            state.machine.flush();
+            state.untrack(self.dpc().expose_provenance(), tracked::Kind::Dpc);
+            state.untrack(self.timer().expose_provenance(), tracked::Kind::Timer);
+        }
+    }
+}
+
+fn timer(state: &State, handle: WDFTIMER) -> (Arc<Object>, Arc<TimerObject>) {
+    let object = state.given(handle);
+    match &object.kind {
+        Kind::Timer(_) if object.is_gone() => {
+            bug_check(Rule::BadHandle, format_args!("a timer of the framework is used after its deletion"));
+        }
+        Kind::Timer(timer) => {
+            let timer = timer.clone();
+            (object, timer)
+        }
+        other => bug_check(Rule::BadHandle, format_args!("a {} where a timer is wanted", other.name())),
+    }
+}
+
+pub extern "C" fn WdfTimerCreate(
+    _globals: PWDF_DRIVER_GLOBALS,
+    config: PWDF_TIMER_CONFIG,
+    attributes: PWDF_OBJECT_ATTRIBUTES,
+    place: *mut WDFTIMER,
+) -> NTSTATUS {
+    function!("WdfTimerCreate", |state| {
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let config = unsafe { config.read() };
+        check_size::<WDF_TIMER_CONFIG>(config.Size, "WDF_TIMER_CONFIG");
+        if config.EvtTimerFunc.is_none() {
+            return STATUS_INVALID_PARAMETER;
+        }
+        if let Err(status) = check_parent(state, attributes) {
+            return status;
+        }
+        if read_attributes(attributes).ExecutionLevel == _WDF_EXECUTION_LEVEL::WdfExecutionLevelPassive {
+            bug_check(Rule::NotSimulated, format_args!("a timer of the framework that calls at PASSIVE_LEVEL"));
+        }
+        let kind = Arc::new(TimerObject::new(state, &config));
+        let Some(object) = state.create_object(Kind::Timer(kind.clone()), attributes, None) else {
+            kind.end(state);
+            return STATUS_INSUFFICIENT_RESOURCES;
+        };
+        // SAFETY: the memory is never freed; the field is atomic.
+        unsafe { &(*kind.memory()).handle }.store(object.handle, Release);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(object.pointer()) };
+        STATUS_SUCCESS
+    })
+}
+
+pub extern "C" fn WdfTimerStart(_globals: PWDF_DRIVER_GLOBALS, handle: WDFTIMER, due: LONGLONG) -> BOOLEAN {
+    function!("WdfTimerStart", |state| {
+        let (object, timer) = timer(state, handle);
+        // While it is deleted its callback may still run, and start it again.
+        if !object.is_live() {
+            return 0;
+        }
+        set_timer(state, timer.timer(), LARGE_INTEGER { QuadPart: due }, timer.period, timer.dpc())
+    })
+}
+
+/// The reference has the level in two parts: `PASSIVE_LEVEL` to wait, otherwise up to `DISPATCH_LEVEL`.
+pub extern "C" fn WdfTimerStop(_globals: PWDF_DRIVER_GLOBALS, handle: WDFTIMER, wait: BOOLEAN) -> BOOLEAN {
+    function!("WdfTimerStop", |state| {
+        let (_, timer) = timer(state, handle);
+        let limit = if wait == 0 { Irql::DISPATCH_LEVEL } else { Irql::PASSIVE_LEVEL };
+        if machine::current_irql() > limit {
+            let words = if wait == 0 { "called" } else { "waits" };
+            bug_check(Rule::IrqlTooHigh, format_args!("WdfTimerStop {words} at {}", machine::current_irql()));
+        }
+        state.preempt();
+        let cancelled = timer.cancel(state);
+        if wait != 0 {
+            state.machine.flush();
+        }
+        BOOLEAN::from(cancelled)
+    })
+}
+
+pub extern "C" fn WdfTimerGetParentObject(_globals: PWDF_DRIVER_GLOBALS, handle: WDFTIMER) -> WDFOBJECT {
+    function!("WdfTimerGetParentObject", |state| timer(state, handle).0.parent_pointer())
+}

@@ -1,0 +1,357 @@
+//! The framework's timers, work items, collections and strings.
+
+use std::{
+    ptr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+};
+
+use simulated_kernel::{Rule, caught, irql};
+use wdk_sys::{
+    LARGE_INTEGER, NTSTATUS, PVOID, STATUS_INVALID_DEVICE_REQUEST, UNICODE_STRING, WDF_OBJECT_ATTRIBUTES,
+    WDF_OBJECT_CONTEXT_TYPE_INFO, WDF_TIMER_CONFIG, WDF_WORKITEM_CONFIG, WDFCOLLECTION, WDFOBJECT, WDFSTRING, WDFTIMER,
+    WDFWORKITEM, call_unsafe_wdf_function_binding, ntddk::KeDelayExecutionThread,
+};
+
+use crate::{
+    lower, raise, rules,
+    skeleton::{Loaded, Wrong, default_queue, manual_queue, run},
+    small_driver::{attributes, size},
+};
+
+/// `STATUS_WDF_PARENT_NOT_SPECIFIED`.
+const NO_PARENT: NTSTATUS = 0xC020_0212_u32.cast_signed();
+
+/// How often a callback was called, and at which level the last time.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+static LEVEL: AtomicU32 = AtomicU32::new(0);
+
+fn note() {
+    CALLS.fetch_add(1, SeqCst);
+    LEVEL.store(irql().into(), SeqCst);
+}
+
+/// How often a callback was called since the last time that this was asked, and at which level.
+fn noted() -> (u32, u32) {
+    (CALLS.swap(0, SeqCst), LEVEL.load(SeqCst))
+}
+
+fn sleep(milliseconds: i64) {
+    let mut interval = LARGE_INTEGER { QuadPart: -milliseconds * 10_000 };
+    // SAFETY: at PASSIVE_LEVEL, and the number lives until the call returns.
+    let _ = unsafe { KeDelayExecutionThread(0, 0, &raw mut interval) };
+}
+
+/// Does `work` as the driver, when it has a device.
+fn loads(work: fn(&Loaded)) {
+    run(Wrong { load: work, ..Wrong::default() });
+}
+
+fn child_of(parent: WDFOBJECT) -> WDF_OBJECT_ATTRIBUTES {
+    WDF_OBJECT_ATTRIBUTES { ParentObject: parent, ..attributes() }
+}
+
+fn delete<T>(object: *mut T) {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfObjectDelete, object.cast()) };
+}
+
+unsafe extern "C" fn expired(_: WDFTIMER) {
+    note();
+}
+
+fn try_timer(parent: WDFOBJECT, period: u32) -> Result<WDFTIMER, NTSTATUS> {
+    let mut config = WDF_TIMER_CONFIG {
+        Size: size::<WDF_TIMER_CONFIG>(),
+        EvtTimerFunc: Some(expired),
+        Period: period,
+        ..WDF_TIMER_CONFIG::default()
+    };
+    let (mut attributes, mut timer) = (child_of(parent), ptr::null_mut());
+    // SAFETY: the structures and the place live until the call returns.
+    let status = unsafe {
+        call_unsafe_wdf_function_binding!(WdfTimerCreate, &raw mut config, &raw mut attributes, &raw mut timer)
+    };
+    if status < 0 { Err(status) } else { Ok(timer) }
+}
+
+fn timer(period: u32) -> WDFTIMER {
+    try_timer(default_queue().cast(), period).expect("a timer")
+}
+
+fn start(timer: WDFTIMER, milliseconds: i64) -> bool {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfTimerStart, timer, -milliseconds * 10_000) != 0 }
+}
+
+fn stop(timer: WDFTIMER, wait: bool) -> bool {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfTimerStop, timer, wait.into()) != 0 }
+}
+
+#[test]
+fn a_timer_of_the_framework_calls_at_dispatch_level_until_it_is_stopped() {
+    loads(|loaded| {
+        noted();
+        let once = timer(0);
+        assert!(!start(once, 1) && start(once, 2), "the second finds it in the queue");
+        sleep(10);
+        assert_eq!(noted(), (1, 2));
+        assert!(!stop(once, true), "it was called, and is in no queue");
+        assert!(!start(once, 5) && stop(once, false));
+        sleep(10);
+        assert_eq!(noted().0, 0);
+
+        let often = timer(1);
+        start(often, 1);
+        sleep(20);
+        assert!(stop(often, true));
+        assert!(noted().0 >= 3);
+        sleep(5);
+        assert_eq!(noted().0, 0);
+
+        let queue = manual_queue();
+        let of_queue = try_timer(queue.cast(), 0).expect("a timer");
+        // SAFETY: the timer is live.
+        let parent = unsafe { call_unsafe_wdf_function_binding!(WdfTimerGetParentObject, of_queue) };
+        assert_eq!(parent, queue.cast());
+        assert_eq!(try_timer(ptr::null_mut(), 0), Err(NO_PARENT));
+        assert_eq!(try_timer(loaded.driver.cast(), 0), Err(STATUS_INVALID_DEVICE_REQUEST));
+        // Deleted while it is set, by the driver and with the device.
+        start(once, 1);
+        delete(once);
+        start(of_queue, 1_000);
+    });
+    assert_eq!(noted().0, 0);
+}
+
+/// What the next call of a work item does.
+static NEXT: Mutex<Option<fn(WDFWORKITEM)>> = Mutex::new(None);
+
+unsafe extern "C" fn work(item: WDFWORKITEM) {
+    note();
+    let next = NEXT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    next.map_or_else(|| sleep(1), |next| next(item));
+}
+
+/// Has the next call of a work item do this.
+fn then(next: fn(WDFWORKITEM)) {
+    *NEXT.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
+}
+
+fn try_item(parent: WDFOBJECT) -> Result<WDFWORKITEM, NTSTATUS> {
+    let mut config = WDF_WORKITEM_CONFIG {
+        Size: size::<WDF_WORKITEM_CONFIG>(),
+        EvtWorkItemFunc: Some(work),
+        ..WDF_WORKITEM_CONFIG::default()
+    };
+    let (mut attributes, mut item) = (child_of(parent), ptr::null_mut());
+    // SAFETY: the structures and the place live until the call returns.
+    let status = unsafe {
+        call_unsafe_wdf_function_binding!(WdfWorkItemCreate, &raw mut config, &raw mut attributes, &raw mut item)
+    };
+    if status < 0 { Err(status) } else { Ok(item) }
+}
+
+fn item() -> WDFWORKITEM {
+    try_item(default_queue().cast()).expect("a work item")
+}
+
+fn enqueue(item: WDFWORKITEM) {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfWorkItemEnqueue, item) };
+}
+
+fn flush(item: WDFWORKITEM) {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfWorkItemFlush, item) };
+}
+
+#[test]
+fn a_work_item_of_the_framework_calls_once_at_passive_level_for_each_time_in_the_queue() {
+    loads(|loaded| {
+        noted();
+        let one = item();
+        flush(one);
+        let before = raise(2);
+        enqueue(one);
+        enqueue(one);
+        lower(before);
+        flush(one);
+        assert_eq!(noted(), (1, 0));
+        // SAFETY: the work item is live.
+        let parent = unsafe { call_unsafe_wdf_function_binding!(WdfWorkItemGetParentObject, one) };
+        assert_eq!(parent, default_queue().cast());
+        then(enqueue);
+        enqueue(one);
+        flush(one);
+        assert_eq!(noted(), (2, 0), "it may queue itself again");
+        enqueue(one);
+        delete(one);
+        assert_eq!(noted(), (1, 0), "the deletion waits");
+        let two = item();
+        then(delete);
+        enqueue(two);
+        sleep(5);
+        assert_eq!(noted(), (1, 0), "it may delete itself");
+        assert_eq!(try_item(ptr::null_mut()), Err(NO_PARENT));
+        assert_eq!(try_item(loaded.driver.cast()), Err(STATUS_INVALID_DEVICE_REQUEST));
+        // Deleted with the device.
+        enqueue(item());
+    });
+}
+
+fn collection() -> WDFCOLLECTION {
+    let mut collection = ptr::null_mut();
+    // SAFETY: the place lives until the call returns.
+    let status =
+        unsafe { call_unsafe_wdf_function_binding!(WdfCollectionCreate, ptr::null_mut(), &raw mut collection) };
+    assert_eq!(status, 0);
+    collection
+}
+
+fn add(collection: WDFCOLLECTION, object: WDFOBJECT) {
+    // SAFETY: the test's scenario, right or wrong.
+    assert_eq!(unsafe { call_unsafe_wdf_function_binding!(WdfCollectionAdd, collection, object) }, 0);
+}
+
+fn count(collection: WDFCOLLECTION) -> u32 {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfCollectionGetCount, collection) }
+}
+
+fn member(collection: WDFCOLLECTION, index: u32) -> WDFOBJECT {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfCollectionGetItem, collection, index) }
+}
+
+unsafe extern "C" fn destroyed(_: WDFOBJECT) {
+    note();
+}
+
+/// What a driver says of a context.
+struct ContextType(WDF_OBJECT_CONTEXT_TYPE_INFO);
+
+// SAFETY: nobody changes it.
+unsafe impl Sync for ContextType {}
+
+const _: () = assert!(size_of::<WDF_OBJECT_CONTEXT_TYPE_INFO>() == 40);
+
+static CONTEXT: ContextType = ContextType(WDF_OBJECT_CONTEXT_TYPE_INFO {
+    Size: 40,
+    ContextName: ptr::null_mut(),
+    ContextSize: 8,
+    UniqueType: &raw const CONTEXT.0,
+    EvtDriverGetUniqueContextType: None,
+});
+
+/// An object with a context, which notes its destruction.
+fn object() -> WDFOBJECT {
+    let mut attributes = WDF_OBJECT_ATTRIBUTES {
+        EvtDestroyCallback: Some(destroyed),
+        ContextTypeInfo: &raw const CONTEXT.0,
+        ..attributes()
+    };
+    let mut object = ptr::null_mut();
+    // SAFETY: the structures live until the call returns.
+    let status = unsafe { call_unsafe_wdf_function_binding!(WdfObjectCreate, &raw mut attributes, &raw mut object) };
+    assert_eq!(status, 0);
+    object
+}
+
+fn of_context(context: PVOID) -> WDFOBJECT {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfObjectContextGetObject, context) }
+}
+
+#[test]
+fn a_collection_keeps_its_members_and_a_context_leads_to_its_object() {
+    loads(|_| {
+        noted();
+        let (all, one, two) = (collection(), object(), object());
+        add(all, one);
+        add(all, two);
+        add(all, one);
+        assert_eq!(count(all), 3);
+        assert_eq!([0, 1, 2, 3].map(|index| member(all, index)), [one, two, one, ptr::null_mut()]);
+        delete(one);
+        assert_eq!(noted().0, 0, "the collection refers to it");
+        delete(all);
+        assert_eq!(noted().0, 1);
+        // SAFETY: the object is live, and has such a context.
+        let context =
+            unsafe { call_unsafe_wdf_function_binding!(WdfObjectGetTypedContextWorker, two, &raw const CONTEXT.0) };
+        assert_eq!(of_context(context), two);
+        delete(two);
+        assert_eq!(noted().0, 1);
+    });
+}
+
+fn string(text: &[u16]) -> WDFSTRING {
+    let bytes = u16::try_from(size_of_val(text)).expect("a short text");
+    let text = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: text.as_ptr().cast_mut() };
+    let mut string = ptr::null_mut();
+    // SAFETY: the structures live until the call returns.
+    let status = unsafe {
+        call_unsafe_wdf_function_binding!(WdfStringCreate, &raw const text, ptr::null_mut(), &raw mut string)
+    };
+    assert_eq!(status, 0);
+    string
+}
+
+fn text_of(string: WDFSTRING) -> UNICODE_STRING {
+    let mut text = UNICODE_STRING::default();
+    // SAFETY: the place lives until the call returns.
+    unsafe { call_unsafe_wdf_function_binding!(WdfStringGetUnicodeString, string, &raw mut text) };
+    text
+}
+
+#[test]
+fn a_string_of_the_framework_is_a_copy() {
+    loads(|_| {
+        let mut units = [0x61, 0x62, 0x63];
+        let copy = string(&units);
+        units[0] = 0x7A;
+        std::hint::black_box(&units);
+        let text = text_of(copy);
+        assert_eq!(text.Length, 6);
+        // SAFETY: the string has three units, and lives.
+        assert_eq!(unsafe { std::slice::from_raw_parts(text.Buffer, 3) }, [0x61, 0x62, 0x63]);
+        delete(copy);
+        let empty = string(&[]);
+        assert_eq!((text_of(empty).Length, text_of(empty).Buffer), (0, ptr::null_mut()));
+        delete(empty);
+    });
+}
+
+rules! {
+    a_timer_used_after_its_deletion breaks BadHandle by |_| { let timer = timer(0); delete(timer); start(timer, 1); };
+    a_timer_that_is_something_else breaks BadHandle by |loaded| { start(loaded.driver.cast(), 1); };
+    a_stop_of_a_timer_that_waits_at_dispatch_level breaks IrqlTooHigh by
+        |_| { let timer = timer(0); raise(2); stop(timer, true); };
+    a_timer_started_above_dispatch_level breaks IrqlTooHigh by |_| { let timer = timer(0); raise(3); start(timer, 1); };
+    a_work_item_used_after_its_deletion breaks BadHandle by |_| { let item = item(); delete(item); enqueue(item); };
+    a_work_item_that_waits_for_itself breaks Deadlock by |_| {
+        let item = item();
+        then(flush);
+        enqueue(item);
+        flush(item);
+    };
+    a_flush_of_a_work_item_at_dispatch_level breaks IrqlTooHigh by |_| { let item = item(); raise(2); flush(item); };
+    a_collection_used_after_its_deletion breaks BadHandle by |_| { let all = collection(); delete(all); count(all); };
+    an_object_added_after_its_deletion breaks BadHandle by
+        |_| { let (all, one) = (collection(), object()); delete(one); add(all, one); };
+    a_collection_that_is_something_else breaks BadHandle by |loaded| { count(loaded.driver.cast()); };
+    a_text_written_after_its_string_is_deleted breaks UseAfterFree by |_| {
+        let string = string(&[0x61; 8]);
+        let text = text_of(string);
+        delete(string);
+        // SAFETY: as wrong as the test wants it.
+        unsafe { text.Buffer.write(0x7A) };
+    };
+    a_string_that_is_something_else breaks BadHandle by |loaded| { text_of(loaded.driver.cast()); };
+    a_string_at_dispatch_level breaks IrqlTooHigh by |_| { raise(2); string(&[]); };
+    a_context_that_is_none breaks BadHandle by |_| { of_context(crate::keep(crate::allocate(8))); };
+}
