@@ -10,9 +10,10 @@ use std::{
 
 use simulated_kernel::{Rule, caught, irql};
 use wdk_sys::{
-    LARGE_INTEGER, NTSTATUS, PVOID, STATUS_INVALID_DEVICE_REQUEST, UNICODE_STRING, WDF_OBJECT_ATTRIBUTES,
-    WDF_OBJECT_CONTEXT_TYPE_INFO, WDF_TIMER_CONFIG, WDF_WORKITEM_CONFIG, WDFCOLLECTION, WDFOBJECT, WDFSTRING, WDFTIMER,
-    WDFWORKITEM, call_unsafe_wdf_function_binding, ntddk::KeDelayExecutionThread,
+    LARGE_INTEGER, NTSTATUS, PVOID, STATUS_INVALID_DEVICE_REQUEST, UNICODE_STRING, WDF_DPC_CONFIG,
+    WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDF_TIMER_CONFIG, WDF_WORKITEM_CONFIG, WDFCOLLECTION, WDFDPC,
+    WDFOBJECT, WDFQUEUE, WDFSTRING, WDFTIMER, WDFWORKITEM, call_unsafe_wdf_function_binding,
+    ntddk::KeDelayExecutionThread,
 };
 
 use crate::{
@@ -326,7 +327,75 @@ fn a_string_of_the_framework_is_a_copy() {
     });
 }
 
+unsafe extern "C" fn called(_: WDFDPC) {
+    note();
+}
+
+fn dpc() -> WDFDPC {
+    let mut config =
+        WDF_DPC_CONFIG { Size: size::<WDF_DPC_CONFIG>(), EvtDpcFunc: Some(called), ..WDF_DPC_CONFIG::default() };
+    let (mut attributes, mut dpc) = (child_of(default_queue().cast()), ptr::null_mut());
+    // SAFETY: the structures and the place live until the call returns.
+    let status =
+        unsafe { call_unsafe_wdf_function_binding!(WdfDpcCreate, &raw mut config, &raw mut attributes, &raw mut dpc) };
+    assert_eq!(status, 0);
+    dpc
+}
+
+fn queue(dpc: WDFDPC) -> bool {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfDpcEnqueue, dpc) != 0 }
+}
+
+fn cancel(dpc: WDFDPC, wait: bool) -> bool {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfDpcCancel, dpc, wait.into()) != 0 }
+}
+
+#[test]
+fn a_dpc_of_the_framework_calls_once_at_dispatch_level_for_each_time_in_the_queue() {
+    loads(|_| {
+        noted();
+        let dpc = dpc();
+        let before = raise(2);
+        assert!(queue(dpc) && !queue(dpc), "once in the queue");
+        assert!(cancel(dpc, false) && queue(dpc));
+        lower(before);
+        sleep(1);
+        assert!(!cancel(dpc, true), "it was called");
+        assert_eq!(noted(), (1, 2));
+        delete(dpc);
+    });
+}
+
+fn purge(queue: WDFQUEUE) {
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { call_unsafe_wdf_function_binding!(WdfIoQueuePurgeSynchronously, queue) };
+}
+
+#[test]
+fn a_device_has_its_default_queue_and_a_queue_without_requests_is_purged_at_once() {
+    loads(|_| {
+        let queue = default_queue();
+        // SAFETY: the queue is live.
+        let device = unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueGetDevice, queue) };
+        // SAFETY: the device is live.
+        assert_eq!(unsafe { call_unsafe_wdf_function_binding!(WdfDeviceGetDefaultQueue, device) }, queue);
+        purge(manual_queue());
+    });
+}
+
+#[test]
+fn a_purge_that_waits_for_the_request_of_its_caller() {
+    let test = concat!(module_path!(), "::a_purge_that_waits_for_the_request_of_its_caller");
+    caught(test, Rule::Deadlock, || run(Wrong { control: |_, _| purge(default_queue()), ..Wrong::default() }));
+}
+
 rules! {
+    a_dpc_used_after_its_deletion breaks BadHandle by |_| { let dpc = dpc(); delete(dpc); queue(dpc); };
+    a_dpc_that_is_something_else breaks BadHandle by |loaded| { queue(loaded.driver.cast()); };
+    a_cancellation_of_a_dpc_that_waits_at_dispatch_level breaks IrqlTooHigh by
+        |_| { let dpc = dpc(); raise(2); cancel(dpc, true); };
     a_timer_used_after_its_deletion breaks BadHandle by |_| { let timer = timer(0); delete(timer); start(timer, 1); };
     a_timer_that_is_something_else breaks BadHandle by |loaded| { start(loaded.driver.cast(), 1); };
     a_stop_of_a_timer_that_waits_at_dispatch_level breaks IrqlTooHigh by

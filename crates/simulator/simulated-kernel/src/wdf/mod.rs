@@ -7,6 +7,7 @@ mod bind;
 mod collection;
 mod device;
 mod device_init;
+mod dpc;
 mod driver;
 mod file;
 mod miniport;
@@ -33,6 +34,7 @@ use wdk_bindings::{PWDF_DRIVER_GLOBALS, WDF_DRIVER_GLOBALS};
 pub use self::{
     collection::{CollectionObject, StringObject},
     device::DeviceObject,
+    dpc::DpcObject,
     file::FileObject,
     object::{Framework, Kind, Object},
     queue::QueueObject,
@@ -197,6 +199,11 @@ table! {
     wait_lock::WdfWaitLockAcquire @ WdfWaitLockAcquireTableIndex: PFN_WDFWAITLOCKACQUIRE,
     wait_lock::WdfWaitLockRelease @ WdfWaitLockReleaseTableIndex: PFN_WDFWAITLOCKRELEASE,
     object::WdfObjectContextGetObject @ WdfObjectContextGetObjectTableIndex: PFN_WDFOBJECTCONTEXTGETOBJECT,
+    dpc::WdfDpcCreate @ WdfDpcCreateTableIndex: PFN_WDFDPCCREATE,
+    dpc::WdfDpcEnqueue @ WdfDpcEnqueueTableIndex: PFN_WDFDPCENQUEUE,
+    dpc::WdfDpcCancel @ WdfDpcCancelTableIndex: PFN_WDFDPCCANCEL,
+    queue::WdfIoQueuePurgeSynchronously @ WdfIoQueuePurgeSynchronouslyTableIndex: PFN_WDFIOQUEUEPURGESYNCHRONOUSLY,
+    queue::WdfDeviceGetDefaultQueue @ WdfDeviceGetDefaultQueueTableIndex: PFN_WDFDEVICEGETDEFAULTQUEUE,
     timer::WdfTimerCreate @ WdfTimerCreateTableIndex: PFN_WDFTIMERCREATE,
     timer::WdfTimerStart @ WdfTimerStartTableIndex: PFN_WDFTIMERSTART,
     timer::WdfTimerStop @ WdfTimerStopTableIndex: PFN_WDFTIMERSTOP,

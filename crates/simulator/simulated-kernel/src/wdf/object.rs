@@ -17,8 +17,8 @@ use wdk_bindings::{
 };
 
 use super::{
-    CollectionObject, DeviceObject, FileObject, QueueObject, RequestObject, SpinLockObject, StringObject, TargetObject,
-    TimerObject, WaitLockObject, WorkItemObject, function,
+    CollectionObject, DeviceObject, DpcObject, FileObject, QueueObject, RequestObject, SpinLockObject, StringObject,
+    TargetObject, TimerObject, WaitLockObject, WorkItemObject, function,
 };
 use crate::{
     context::{self, DriverId},
@@ -50,6 +50,7 @@ pub enum Kind {
     SpinLock(Arc<SpinLockObject>),
     WaitLock(Arc<WaitLockObject>),
     Timer(Arc<TimerObject>),
+    Dpc(Arc<DpcObject>),
     WorkItem(Arc<WorkItemObject>),
     Collection(Arc<CollectionObject>),
     String(Arc<StringObject>),
@@ -69,6 +70,7 @@ impl Kind {
             Self::SpinLock(_) => "spin lock",
             Self::WaitLock(_) => "wait lock",
             Self::Timer(_) => "timer",
+            Self::Dpc(_) => "DPC",
             Self::WorkItem(_) => "work item",
             Self::Collection(_) => "collection",
             Self::String(_) => "string",
@@ -246,6 +248,7 @@ impl State {
             Kind::SpinLock(spin_lock) => spin_lock.end(object.handle),
             Kind::WaitLock(wait_lock) => wait_lock.end(),
             Kind::Timer(timer) => timer.end(self),
+            Kind::Dpc(dpc) => dpc.end(self),
             Kind::WorkItem(work_item) => work_item.end(self),
             Kind::Collection(collection) => {
                 for member in collection.take() {

@@ -242,6 +242,24 @@ pub extern "C" fn WdfIoQueuePurge(
     });
 }
 
+/// Returns when the driver has completed what it has.
+pub extern "C" fn WdfIoQueuePurgeSynchronously(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEUE) {
+    function!("WdfIoQueuePurgeSynchronously", |state| {
+        let queue = queue(state, handle);
+        state.purge_queue(&queue);
+        if queue.delivered.load(Acquire) > 0 {
+            let all_are_back = || queue.delivered.load(Acquire) == 0;
+            crate::waiting::until(state, None, "WdfIoQueuePurgeSynchronously", all_are_back);
+        }
+    });
+}
+
+pub extern "C" fn WdfDeviceGetDefaultQueue(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDEVICE) -> WDFQUEUE {
+    function!("WdfDeviceGetDefaultQueue", |state| {
+        std::ptr::without_provenance_mut(device(state, handle).1.default_queue.load(Acquire))
+    })
+}
+
 pub extern "C" fn WdfIoQueueDrain(
     _globals: PWDF_DRIVER_GLOBALS,
     handle: WDFQUEUE,
