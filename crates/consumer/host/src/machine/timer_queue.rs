@@ -258,10 +258,12 @@ impl State {
             return None;
         }
         let armed = self.armed.remove(index);
-        armed.timer.set_key(None);
         if armed.period > 0 {
+            // `Timer::is_set` asks without the lock: a periodic timer is set all the time.
             let key = self.new_key(armed.key.0.saturating_add(armed.period));
             self.put(Armed { key, ..armed.clone() });
+        } else {
+            armed.timer.set_key(None);
         }
         Some(Expired { timer: armed.timer, arguments: armed.arguments, processor: armed.processor })
     }

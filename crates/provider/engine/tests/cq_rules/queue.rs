@@ -148,7 +148,7 @@ fn a_completion_can_be_read_in_the_message_of_a_failure() {
     assert_eq!(
         text,
         format!(
-            "CqeOutcome {{ operation: {operation:?}, status: {status:?}, is_solicited: true }}, \
+            "CqeOutcome {{ operation: {operation:?}, status: {status:?}, is_solicited: true, cause: None }}, \
              Received {{ bytes: 8, invalidated_token: 5 }}"
         )
     );
