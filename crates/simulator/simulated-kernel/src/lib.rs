@@ -20,6 +20,7 @@
 
 mod argument;
 mod baton;
+mod calls;
 mod check;
 mod context;
 mod faults;

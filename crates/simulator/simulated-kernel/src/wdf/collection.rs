@@ -7,14 +7,11 @@ use wdk_bindings::{
     STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, ULONG, UNICODE_STRING, WDFCOLLECTION, WDFOBJECT, WDFSTRING,
 };
 
-use super::{Kind, function};
+use super::{Kind, Object, function};
 use crate::{
     context,
     kernel::{State, lock},
-    pool,
-    report::bug_check,
-    rule::Rule,
-    text,
+    pool, text,
 };
 
 /// The tag of what the framework allocates.
@@ -47,14 +44,7 @@ impl Drop for StringObject {
 }
 
 fn collection(state: &State, handle: WDFCOLLECTION) -> Arc<CollectionObject> {
-    let object = state.given(handle);
-    match &object.kind {
-        Kind::Collection(_) if !object.is_live() => {
-            bug_check(Rule::BadHandle, format_args!("a collection is used after its deletion"));
-        }
-        Kind::Collection(collection) => collection.clone(),
-        other => bug_check(Rule::BadHandle, format_args!("a {} where a collection is wanted", other.name())),
-    }
+    state.usable(handle, Object::is_live).1
 }
 
 pub extern "C" fn WdfCollectionCreate(
@@ -136,10 +126,7 @@ pub extern "C" fn WdfStringCreate(
 /// The text is the object's own: it is there as long as that.
 pub extern "C" fn WdfStringGetUnicodeString(_globals: PWDF_DRIVER_GLOBALS, handle: WDFSTRING, place: PUNICODE_STRING) {
     function!("WdfStringGetUnicodeString", |state| {
-        let object = state.given(handle);
-        let Kind::String(string) = &object.kind else {
-            bug_check(Rule::BadHandle, format_args!("a {} where a string is wanted", object.kind.name()));
-        };
+        let (_, string): (_, Arc<StringObject>) = state.given_as(handle);
         let (bytes, buffer) = (string.bytes, std::ptr::with_exposed_provenance_mut(string.address));
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { place.write(UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: buffer }) };

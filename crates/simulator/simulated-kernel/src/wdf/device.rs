@@ -139,11 +139,7 @@ impl DeviceObject {
 
 /// The device with a handle that a driver passes.
 pub fn device<T>(state: &State, handle: *mut T) -> (Arc<Object>, Arc<DeviceObject>) {
-    let object = state.given(handle);
-    match &object.kind {
-        Kind::Device(device) => (object.clone(), device.clone()),
-        other => bug_check(Rule::BadHandle, format_args!("a {} where a device is wanted", other.name())),
-    }
+    state.given_as(handle)
 }
 
 impl State {

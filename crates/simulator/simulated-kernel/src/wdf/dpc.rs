@@ -16,9 +16,9 @@ use wdk_bindings::{
 
 use super::{
     Kind, Object, function,
-    object::{check_parent, check_size},
+    object::{check_level, check_parent, check_size},
 };
-use crate::{kernel::State, report::bug_check, rule::Rule, tracked, wdm::initialise_dpc};
+use crate::{kernel::State, tracked, wdm::initialise_dpc};
 
 /// A DPC.
 pub struct DpcObject {
@@ -78,17 +78,7 @@ impl DpcObject {
 }
 
 fn dpc(state: &State, handle: WDFDPC) -> (Arc<Object>, Arc<DpcObject>) {
-    let object = state.given(handle);
-    match &object.kind {
-        Kind::Dpc(_) if object.is_gone() => {
-            bug_check(Rule::BadHandle, format_args!("a DPC of the framework is used after its deletion"));
-        }
-        Kind::Dpc(dpc) => {
-            let dpc = dpc.clone();
-            (object, dpc)
-        }
-        other => bug_check(Rule::BadHandle, format_args!("a {} where a DPC is wanted", other.name())),
-    }
+    state.usable(handle, Object::is_there)
 }
 
 pub extern "C" fn WdfDpcCreate(
@@ -129,15 +119,10 @@ pub extern "C" fn WdfDpcEnqueue(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDPC) -
     })
 }
 
-/// The reference has the level in two parts: `PASSIVE_LEVEL` to wait, otherwise up to `DISPATCH_LEVEL`.
 pub extern "C" fn WdfDpcCancel(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDPC, wait: BOOLEAN) -> BOOLEAN {
     function!("WdfDpcCancel", |state| {
         let (_, dpc) = dpc(state, handle);
-        let limit = if wait == 0 { Irql::DISPATCH_LEVEL } else { Irql::PASSIVE_LEVEL };
-        if machine::current_irql() > limit {
-            let words = if wait == 0 { "called" } else { "waits" };
-            bug_check(Rule::IrqlTooHigh, format_args!("WdfDpcCancel {words} at {}", machine::current_irql()));
-        }
+        check_level("WdfDpcCancel", wait != 0);
         state.preempt();
         let removed = dpc.of_the_machine(state).remove().is_some();
         if wait != 0 {

@@ -109,8 +109,8 @@ pub extern "C" fn WdfRequestGetFileObject(_globals: PWDF_DRIVER_GLOBALS, handle:
 }
 
 pub extern "C" fn WdfFileObjectGetDevice(_globals: PWDF_DRIVER_GLOBALS, handle: WDFFILEOBJECT) -> WDFDEVICE {
-    function!("WdfFileObjectGetDevice", |state| match &state.given(handle).kind {
-        Kind::File(file) => std::ptr::without_provenance_mut(file.device.handle.load(Acquire)),
-        other => bug_check(Rule::BadHandle, format_args!("a {} where a file is wanted", other.name())),
+    function!("WdfFileObjectGetDevice", |state| {
+        let (_, file): (_, Arc<FileObject>) = state.given_as(handle);
+        std::ptr::without_provenance_mut(file.device.handle.load(Acquire))
     })
 }

@@ -38,46 +38,60 @@ pub struct Framework {
     pub inits: BTreeMap<usize, super::device_init::Init>,
 }
 
-/// What an object is.
-#[derive(Clone)]
-pub enum Kind {
-    Driver,
-    Device(Arc<DeviceObject>),
-    Queue(Arc<QueueObject>),
-    Request(Arc<RequestObject>),
-    File(Arc<FileObject>),
-    Target(Arc<TargetObject>),
-    SpinLock(Arc<SpinLockObject>),
-    WaitLock(Arc<WaitLockObject>),
-    Timer(Arc<TimerObject>),
-    Dpc(Arc<DpcObject>),
-    WorkItem(Arc<WorkItemObject>),
-    Collection(Arc<CollectionObject>),
-    String(Arc<StringObject>),
-    Key,
-    General,
+/// What objects of one kind have of their own.
+pub trait Part: Sized {
+    /// The kind, in words.
+    const NAME: &'static str;
+
+    /// What an object of that kind has; `None` for one of another kind.
+    fn of(kind: &Kind) -> Option<&Arc<Self>>;
 }
 
-impl Kind {
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Driver => "driver",
-            Self::Device(_) => "device",
-            Self::Queue(_) => "queue",
-            Self::Request(_) => "request",
-            Self::File(_) => "file",
-            Self::Target(_) => "I/O target",
-            Self::SpinLock(_) => "spin lock",
-            Self::WaitLock(_) => "wait lock",
-            Self::Timer(_) => "timer",
-            Self::Dpc(_) => "DPC",
-            Self::WorkItem(_) => "work item",
-            Self::Collection(_) => "collection",
-            Self::String(_) => "string",
-            Self::Key => "registry key",
-            Self::General => "general object",
+macro_rules! kinds {
+    ($($kind:ident($part:ty) = $name:literal,)+) => {
+        /// What an object is.
+        #[derive(Clone)]
+        pub enum Kind {
+            Driver,
+            $($kind(Arc<$part>),)+
+            Key,
+            General,
         }
-    }
+
+        impl Kind {
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    Self::Driver => "driver",
+                    $(Self::$kind(_) => $name,)+
+                    Self::Key => "registry key",
+                    Self::General => "general object",
+                }
+            }
+        }
+
+        $(impl Part for $part {
+            const NAME: &'static str = $name;
+
+            fn of(kind: &Kind) -> Option<&Arc<Self>> {
+                if let Kind::$kind(part) = kind { Some(part) } else { None }
+            }
+        })+
+    };
+}
+
+kinds! {
+    Device(DeviceObject) = "device",
+    Queue(QueueObject) = "queue",
+    Request(RequestObject) = "request",
+    File(FileObject) = "file",
+    Target(TargetObject) = "I/O target",
+    SpinLock(SpinLockObject) = "spin lock",
+    WaitLock(WaitLockObject) = "wait lock",
+    Timer(TimerObject) = "timer",
+    Dpc(DpcObject) = "DPC",
+    WorkItem(WorkItemObject) = "work item",
+    Collection(CollectionObject) = "collection",
+    String(StringObject) = "string",
 }
 
 /// It can be used.
@@ -111,9 +125,9 @@ impl Object {
         self.phase.load(Acquire) == LIVE
     }
 
-    /// It is deleted, and only referred to.
-    pub fn is_gone(&self) -> bool {
-        self.phase.load(Acquire) == CLEAN
+    /// It is live, or being deleted: its callbacks may still use it.
+    pub fn is_there(&self) -> bool {
+        self.phase.load(Acquire) != CLEAN
     }
 
     /// One more reference.
@@ -157,6 +171,15 @@ pub fn check_parent(state: &State, attributes: PWDF_OBJECT_ATTRIBUTES) -> Result
         next = object.parent;
     }
     Err(STATUS_INVALID_DEVICE_REQUEST)
+}
+
+/// Checks the level where the reference has it in two parts: `PASSIVE_LEVEL` to wait, otherwise up to `DISPATCH_LEVEL`.
+pub fn check_level(name: &str, waits: bool) {
+    let (limit, does) = if waits { (Irql::PASSIVE_LEVEL, "waits") } else { (Irql::DISPATCH_LEVEL, "is called") };
+    let now = machine::current_irql();
+    if now > limit {
+        bug_check(Rule::IrqlTooHigh, format_args!("{name} {does} at {now}"));
+    }
 }
 
 /// Checks the size that a structure says of itself.
@@ -227,6 +250,27 @@ impl State {
     /// The object with a handle that a driver passes.
     pub fn given<T>(&self, handle: *mut T) -> Arc<Object> {
         self.object(handle.addr())
+    }
+
+    /// The object with a handle that a driver passes, which must be of that kind, and what it has of its own.
+    pub fn given_as<T, P: Part>(&self, handle: *mut T) -> (Arc<Object>, Arc<P>) {
+        let object = self.given(handle);
+        let Some(part) = P::of(&object.kind).cloned() else {
+            bug_check(
+                Rule::BadHandle,
+                format_args!("a {} is given as {} of the framework", object.kind.name(), P::NAME),
+            );
+        };
+        (object, part)
+    }
+
+    /// As [`State::given_as`], of an object that can be used: it is live, or is there.
+    pub fn usable<T, P: Part>(&self, handle: *mut T, can_be_used: fn(&Object) -> bool) -> (Arc<Object>, Arc<P>) {
+        let (object, part) = self.given_as(handle);
+        if !can_be_used(&object) {
+            bug_check(Rule::BadHandle, format_args!("a {} of the framework is used after its deletion", P::NAME));
+        }
+        (object, part)
     }
 
     /// Deletes an object, as the framework or a driver does.

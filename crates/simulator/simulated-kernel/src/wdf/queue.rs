@@ -47,10 +47,7 @@ unsafe impl Sync for QueueObject {}
 
 /// The queue with a handle that a driver passes.
 pub fn queue<T>(state: &State, handle: *mut T) -> Arc<QueueObject> {
-    match &state.given(handle).kind {
-        Kind::Queue(queue) => queue.clone(),
-        other => bug_check(Rule::BadHandle, format_args!("a {} where a queue is wanted", other.name())),
-    }
+    state.given_as(handle).1
 }
 
 impl State {

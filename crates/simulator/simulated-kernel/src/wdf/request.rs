@@ -14,7 +14,7 @@ use wdk_bindings::{
     STATUS_INVALID_DEVICE_REQUEST, STATUS_PENDING, ULONG_PTR, WDFREQUEST,
 };
 
-use super::{FileObject, Kind, QueueObject, function};
+use super::{FileObject, QueueObject, function};
 use crate::{
     context::NOBODY,
     kernel::{State, lock},
@@ -86,10 +86,7 @@ pub fn owned(state: &State, handle: WDFREQUEST) -> Arc<RequestObject> {
     if state.was_request(handle.addr()) {
         bug_check(Rule::RequestCompletedTwice, format_args!("a request is used that is completed"));
     }
-    let request = match &state.given(handle).kind {
-        Kind::Request(request) => request.clone(),
-        other => bug_check(Rule::BadHandle, format_args!("a {} where a request is wanted", other.name())),
-    };
+    let (_, request): (_, Arc<RequestObject>) = state.given_as(handle);
     let is_owned = {
         let progress = lock(&request.progress);
         progress.queue.is_some() || progress.created

@@ -10,7 +10,7 @@ use wdk_bindings::{
     NTSTATUS, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, WDFSPINLOCK,
 };
 
-use super::{Kind, function};
+use super::{Kind, Object, function};
 use crate::{context, kernel::State, report::bug_check, rule::Rule, wdm::lock};
 
 /// Nobody holds the lock. No level of the kernel.
@@ -34,14 +34,7 @@ impl SpinLockObject {
 }
 
 fn spin_lock(state: &State, handle: WDFSPINLOCK) -> Arc<SpinLockObject> {
-    let object = state.given(handle);
-    match &object.kind {
-        Kind::SpinLock(_) if !object.is_live() => {
-            bug_check(Rule::BadHandle, format_args!("a spin lock of the framework is used after its deletion"));
-        }
-        Kind::SpinLock(spin_lock) => spin_lock.clone(),
-        other => bug_check(Rule::BadHandle, format_args!("a {} where a spin lock is wanted", other.name())),
-    }
+    state.usable(handle, Object::is_live).1
 }
 
 pub extern "C" fn WdfSpinLockCreate(

@@ -48,10 +48,7 @@ unsafe impl Send for TargetObject {}
 unsafe impl Sync for TargetObject {}
 
 fn target(state: &State, handle: WDFIOTARGET) -> Arc<TargetObject> {
-    match &state.given(handle).kind {
-        Kind::Target(target) => target.clone(),
-        other => bug_check(Rule::BadHandle, format_args!("a {} where an I/O target is wanted", other.name())),
-    }
+    state.given_as(handle).1
 }
 
 impl State {

@@ -17,7 +17,7 @@ use wdk_bindings::{
 
 use super::{
     Kind, Object, function,
-    object::{check_parent, check_size, read_attributes},
+    object::{check_level, check_parent, check_size, read_attributes},
 };
 use crate::{
     kernel::State,
@@ -100,17 +100,7 @@ impl TimerObject {
 }
 
 fn timer(state: &State, handle: WDFTIMER) -> (Arc<Object>, Arc<TimerObject>) {
-    let object = state.given(handle);
-    match &object.kind {
-        Kind::Timer(_) if object.is_gone() => {
-            bug_check(Rule::BadHandle, format_args!("a timer of the framework is used after its deletion"));
-        }
-        Kind::Timer(timer) => {
-            let timer = timer.clone();
-            (object, timer)
-        }
-        other => bug_check(Rule::BadHandle, format_args!("a {} where a timer is wanted", other.name())),
-    }
+    state.usable(handle, Object::is_there)
 }
 
 pub extern "C" fn WdfTimerCreate(
@@ -156,15 +146,10 @@ pub extern "C" fn WdfTimerStart(_globals: PWDF_DRIVER_GLOBALS, handle: WDFTIMER,
     })
 }
 
-/// The reference has the level in two parts: `PASSIVE_LEVEL` to wait, otherwise up to `DISPATCH_LEVEL`.
 pub extern "C" fn WdfTimerStop(_globals: PWDF_DRIVER_GLOBALS, handle: WDFTIMER, wait: BOOLEAN) -> BOOLEAN {
     function!("WdfTimerStop", |state| {
         let (_, timer) = timer(state, handle);
-        let limit = if wait == 0 { Irql::DISPATCH_LEVEL } else { Irql::PASSIVE_LEVEL };
-        if machine::current_irql() > limit {
-            let words = if wait == 0 { "called" } else { "waits" };
-            bug_check(Rule::IrqlTooHigh, format_args!("WdfTimerStop {words} at {}", machine::current_irql()));
-        }
+        check_level("WdfTimerStop", wait != 0);
         state.preempt();
         let cancelled = timer.cancel(state);
         if wait != 0 {

@@ -5,13 +5,12 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire},
 };
 
-use host::machine::{self, Irql};
 use wdk_bindings::{
     LONGLONG, NTSTATUS, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS,
     STATUS_TIMEOUT, WDFWAITLOCK,
 };
 
-use super::{Kind, function};
+use super::{Kind, Object, function, object::check_level};
 use crate::{
     context,
     kernel::State,
@@ -46,14 +45,7 @@ impl WaitLockObject {
 }
 
 fn wait_lock(state: &State, handle: WDFWAITLOCK) -> Arc<WaitLockObject> {
-    let object = state.given(handle);
-    match &object.kind {
-        Kind::WaitLock(_) if !object.is_live() => {
-            bug_check(Rule::BadHandle, format_args!("a wait lock of the framework is used after its deletion"));
-        }
-        Kind::WaitLock(wait_lock) => wait_lock.clone(),
-        other => bug_check(Rule::BadHandle, format_args!("a {} where a wait lock is wanted", other.name())),
-    }
+    state.usable(handle, Object::is_live).1
 }
 
 pub extern "C" fn WdfWaitLockCreate(
@@ -72,7 +64,6 @@ pub extern "C" fn WdfWaitLockCreate(
     })
 }
 
-/// The reference has the level in two parts: up to `DISPATCH_LEVEL` if the timeout is zero, otherwise `PASSIVE_LEVEL`.
 pub extern "C" fn WdfWaitLockAcquire(
     _globals: PWDF_DRIVER_GLOBALS,
     handle: WDFWAITLOCK,
@@ -80,10 +71,7 @@ pub extern "C" fn WdfWaitLockAcquire(
 ) -> NTSTATUS {
     function!("WdfWaitLockAcquire", |state| {
         let end = wdm::end_of_wait(state, timeout.cast());
-        let limit = if end == Some(0) { Irql::DISPATCH_LEVEL } else { Irql::PASSIVE_LEVEL };
-        if machine::current_irql() > limit {
-            bug_check(Rule::IrqlTooHigh, format_args!("WdfWaitLockAcquire waits at {}", machine::current_irql()));
-        }
+        check_level("WdfWaitLockAcquire", end != Some(0));
         let wait_lock = wait_lock(state, handle);
         if wait_lock.owner.load(Acquire) == me() && end.is_none() {
             bug_check(Rule::RecursiveLock, format_args!("WdfWaitLockAcquire: the thread has the wait lock already"));

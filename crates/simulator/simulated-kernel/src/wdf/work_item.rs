@@ -1,8 +1,8 @@
 //! The framework's work items: a call in a system thread, which a device's driver can wait for.
 
-use std::{
-    sync::{Arc, Mutex},
-    thread::{self, ThreadId},
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
 };
 
 use host::machine::{self, Irql};
@@ -16,42 +16,24 @@ use super::{
     Kind, Object, function,
     object::{check_parent, check_size},
 };
-use crate::{
-    context,
-    kernel::{State, lock},
-    report::bug_check,
-    rule::Rule,
-    waiting, wdm,
-};
+use crate::{calls::Calls, context, kernel::State, report::bug_check, rule::Rule, waiting, wdm};
 
 /// A work item.
 pub struct WorkItemObject {
     routine: PFN_WDF_WORKITEM,
-    calls: Mutex<Calls>,
-}
-
-/// The calls of a work item's routine.
-#[derive(Default)]
-struct Calls {
-    /// It is in the system's queue, and its routine is not called yet.
-    queued: bool,
-    /// The threads that run it.
-    running: Vec<ThreadId>,
+    calls: Calls,
+    /// It is in the system's queue, and its routine is not called yet. A call is in `calls` before this ends.
+    queued: AtomicBool,
 }
 
 impl WorkItemObject {
     fn is_idle(&self) -> bool {
-        let calls = lock(&self.calls);
-        !calls.queued && calls.running.is_empty()
-    }
-
-    fn is_running_here(&self) -> bool {
-        lock(&self.calls).running.contains(&thread::current().id())
+        !self.queued.load(Acquire) && self.calls.are_over()
     }
 
     /// The work item is being deleted: what is queued or runs comes to its end before, unless it is what deletes it.
     pub fn end(&self, state: &Arc<State>) {
-        if self.is_running_here() || self.is_idle() {
+        if self.calls.are_here() || self.is_idle() {
             return;
         }
         if machine::current_irql() > Irql::APC_LEVEL {
@@ -62,42 +44,26 @@ impl WorkItemObject {
     }
 
     fn queue(self: &Arc<Self>, state: &Arc<State>, object: &Object) {
-        if std::mem::replace(&mut lock(&self.calls).queued, true) {
+        if self.queued.swap(true, AcqRel) {
             return;
         }
         let (mine, owner, handle, of_thread) = (self.clone(), object.owner, object.handle, state.clone());
         wdm::spawn_for_work_item(state, owner, move || {
-            let me = thread::current().id();
-            {
-                let mut calls = lock(&mine.calls);
-                calls.queued = false;
-                calls.running.push(me);
-            }
-            if let Some(routine) = mine.routine {
+            mine.calls.make(&of_thread, || {
+                mine.queued.store(false, Release);
+                let Some(routine) = mine.routine else { return };
                 context::call(owner, "EvtWorkItem", || {
                     // SAFETY: the driver's own callback, with the handle of its work item.
                     unsafe { routine(std::ptr::without_provenance_mut(handle)) };
                 });
-            }
-            lock(&mine.calls).running.retain(|&thread| thread != me);
-            of_thread.dispatcher.signal();
+            });
         });
         state.preempt();
     }
 }
 
 fn work_item(state: &State, handle: WDFWORKITEM) -> (Arc<Object>, Arc<WorkItemObject>) {
-    let object = state.given(handle);
-    match &object.kind {
-        Kind::WorkItem(_) if object.is_gone() => {
-            bug_check(Rule::BadHandle, format_args!("a work item of the framework is used after its deletion"));
-        }
-        Kind::WorkItem(work_item) => {
-            let work_item = work_item.clone();
-            (object, work_item)
-        }
-        other => bug_check(Rule::BadHandle, format_args!("a {} where a work item is wanted", other.name())),
-    }
+    state.usable(handle, Object::is_there)
 }
 
 pub extern "C" fn WdfWorkItemCreate(
@@ -116,7 +82,8 @@ pub extern "C" fn WdfWorkItemCreate(
         if let Err(status) = check_parent(state, attributes) {
             return status;
         }
-        let kind = WorkItemObject { routine: config.EvtWorkItemFunc, calls: Mutex::default() };
+        let kind =
+            WorkItemObject { routine: config.EvtWorkItemFunc, calls: Calls::default(), queued: AtomicBool::new(false) };
         let Some(object) = state.create_object(Kind::WorkItem(Arc::new(kind)), attributes, None) else {
             return STATUS_INSUFFICIENT_RESOURCES;
         };
@@ -140,7 +107,7 @@ pub extern "C" fn WdfWorkItemEnqueue(_globals: PWDF_DRIVER_GLOBALS, handle: WDFW
 pub extern "C" fn WdfWorkItemFlush(_globals: PWDF_DRIVER_GLOBALS, handle: WDFWORKITEM) {
     function!("WdfWorkItemFlush", |state| {
         let (_, work_item) = work_item(state, handle);
-        if work_item.is_running_here() {
+        if work_item.calls.are_here() {
             bug_check(Rule::Deadlock, format_args!("WdfWorkItemFlush waits for the routine that calls it"));
         }
         if !work_item.is_idle() {

@@ -1,11 +1,6 @@
 //! Callback objects: drivers register routines with one, and whoever made it has them called.
 
-use std::{
-    collections::BTreeMap,
-    ptr,
-    sync::{Arc, Mutex},
-    thread::{self, ThreadId},
-};
+use std::{collections::BTreeMap, ptr, sync::Arc};
 
 use wdk_bindings::{
     BOOLEAN, NTSTATUS, OBJECT_ATTRIBUTES, POBJECT_ATTRIBUTES, PVOID, STATUS_INSUFFICIENT_RESOURCES,
@@ -15,6 +10,7 @@ use wdk_bindings::{
 use super::routine;
 use crate::{
     argument::Argument,
+    calls::Calls,
     context::{self, DriverId},
     kernel::{State, lock},
     report::bug_check,
@@ -54,15 +50,7 @@ struct Registration {
     routine: Routine,
     context: Argument,
     site: Site,
-    calls: Mutex<Calls>,
-}
-
-/// The calls of a routine.
-#[derive(Default)]
-struct Calls {
-    /// The threads that run it.
-    running: Vec<ThreadId>,
-    gone: bool,
+    calls: Calls,
 }
 
 /// All of them. What a driver gets for an object or a registration is its number here, and no address.
@@ -97,25 +85,13 @@ impl Callbacks {
 
 impl Registration {
     fn call(&self, state: &State, one: PVOID, two: PVOID) {
-        let me = thread::current().id();
-        {
-            let mut calls = lock(&self.calls);
-            if calls.gone {
-                return;
-            }
-            calls.running.push(me);
-        }
-        let context = self.context.pointer("a callback object's routine");
-        context::call(self.owner, "a callback object's routine", || {
-            // SAFETY: the driver's own routine with its own context, and arguments that are the notifying driver's.
-            unsafe { (self.routine)(context, one, two) };
+        self.calls.make(state, || {
+            let context = self.context.pointer("a callback object's routine");
+            context::call(self.owner, "a callback object's routine", || {
+                // SAFETY: the driver's own routine with its own context, and arguments that are the notifying driver's.
+                unsafe { (self.routine)(context, one, two) };
+            });
         });
-        let mut calls = lock(&self.calls);
-        if let Some(place) = calls.running.iter().rposition(|&thread| thread == me) {
-            calls.running.remove(place);
-        }
-        drop(calls);
-        state.dispatcher.signal();
     }
 }
 
@@ -239,7 +215,7 @@ extern "C" fn ExRegisterCallback(object: PVOID, routine: Option<Routine>, contex
             routine,
             context: Argument::of(context),
             site,
-            calls: Mutex::default(),
+            calls: Calls::default(),
         };
         callbacks.registrations.insert(number, Arc::new(registration));
         ptr::without_provenance_mut(number)
@@ -253,9 +229,8 @@ extern "C" fn ExUnregisterCallback(registration: PVOID) {
         let Some(found) = found else {
             bug_check(Rule::BadHandle, format_args!("{registration:p} is no registration with a callback object"));
         };
-        lock(&found.calls).gone = true;
-        let is_elsewhere = || lock(&found.calls).running.iter().any(|&thread| thread != thread::current().id());
-        waiting::until(state, None, "ExUnregisterCallback, for routines that run", || !is_elsewhere());
+        found.calls.end();
+        waiting::until(state, None, "ExUnregisterCallback, for routines that run", || !found.calls.are_elsewhere());
         lock(&state.wdm.callbacks).give_up(found.object);
     });
 }

@@ -3,8 +3,10 @@
 use std::{
     collections::BTreeMap,
     ptr,
-    sync::{Arc, Mutex},
-    thread::{self, ThreadId},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Acquire, Ordering::Release},
+    },
 };
 
 use wdk_bindings::{
@@ -17,6 +19,7 @@ use wdk_bindings::{
 use super::routine;
 use crate::{
     argument::Argument,
+    calls::Calls,
     context::{self, DriverId},
     kernel::{State, lock},
     pnp::same,
@@ -37,17 +40,9 @@ pub struct Registration {
     class: GUID,
     routine: PDRIVER_NOTIFICATION_CALLBACK_ROUTINE,
     context: Argument,
-    calls: Mutex<Calls>,
-}
-
-/// The calls of a registered routine.
-#[derive(Default)]
-struct Calls {
-    /// The threads that run it.
-    running: Vec<ThreadId>,
+    calls: Calls,
     /// The driver does not have its registration yet.
-    registers: bool,
-    gone: bool,
+    registers: AtomicBool,
 }
 
 /// All registrations, by number.
@@ -57,21 +52,6 @@ pub struct Notifications {
 }
 
 impl Registration {
-    /// No call begins any more.
-    fn end(&self) {
-        lock(&self.calls).gone = true;
-    }
-
-    /// The routine runs on this thread.
-    fn is_running_here(&self) -> bool {
-        lock(&self.calls).running.contains(&thread::current().id())
-    }
-
-    /// The routine runs on another thread.
-    fn is_running_elsewhere(&self) -> bool {
-        lock(&self.calls).running.iter().any(|&thread| thread != thread::current().id())
-    }
-
     fn tell(&self, state: &Arc<State>, event: u32, link: &[u16]) {
         let mut name = text::unicode(link);
         let mut notification = DEVICE_INTERFACE_CHANGE_NOTIFICATION {
@@ -81,28 +61,14 @@ impl Registration {
             InterfaceClassGuid: self.class,
             SymbolicLinkName: &raw mut name,
         };
-        let me = thread::current().id();
-        {
-            let mut calls = lock(&self.calls);
-            if calls.gone {
-                return;
-            }
-            calls.running.push(me);
-        }
-        if let Some(routine) = self.routine {
+        let Some(routine) = self.routine else { return };
+        self.calls.make(state, || {
             let context = self.context.pointer("a notification of plug and play");
             context::call(self.owner, "a notification of plug and play", || {
                 // SAFETY: the driver's own routine and context, and a notification that lives until the call returns.
                 unsafe { routine((&raw mut notification).cast(), context) };
             });
-        }
-        let mut calls = lock(&self.calls);
-        // The innermost, if the thread runs it more than once.
-        if let Some(place) = calls.running.iter().rposition(|&thread| thread == me) {
-            calls.running.remove(place);
-        }
-        drop(calls);
-        state.dispatcher.signal();
+        });
     }
 }
 
@@ -151,7 +117,8 @@ extern "C" fn IoRegisterPlugPlayNotification(
             class,
             routine,
             context: Argument::of(context),
-            calls: Mutex::new(Calls { registers: true, ..Calls::default() }),
+            calls: Calls::default(),
+            registers: AtomicBool::new(true),
         });
         let number = usize::try_from(state.next()).unwrap_or(0) * 64;
         lock(&state.wdm.notifications).all.insert(number, registration.clone());
@@ -162,7 +129,7 @@ extern "C" fn IoRegisterPlugPlayNotification(
                 registration.tell(state, ARRIVAL, &link);
             }
         }
-        lock(&registration.calls).registers = false;
+        registration.registers.store(false, Release);
         STATUS_SUCCESS
     })
 }
@@ -173,7 +140,7 @@ fn take(state: &State, entry: PVOID) -> Arc<Registration> {
     let Some(registration) = registration else {
         bug_check(Rule::BadHandle, format_args!("{entry:p} is no registration for notifications"));
     };
-    registration.end();
+    registration.calls.end();
     registration
 }
 
@@ -190,7 +157,7 @@ extern "C" fn IoUnregisterPlugPlayNotification(entry: PVOID) -> NTSTATUS {
 extern "C" fn IoUnregisterPlugPlayNotificationEx(entry: PVOID) -> NTSTATUS {
     routine!("IoUnregisterPlugPlayNotificationEx", |state| {
         let registration = take(state, entry);
-        if registration.is_running_here() && lock(&registration.calls).registers {
+        if registration.calls.are_here() && registration.registers.load(Acquire) {
             let words = "before IoRegisterPlugPlayNotification has returned, which the reference calls unsafe";
             bug_check(
                 Rule::Deadlock,
@@ -199,7 +166,7 @@ extern "C" fn IoUnregisterPlugPlayNotificationEx(entry: PVOID) -> NTSTATUS {
         }
         // A routine that ends its own registration is not waited for.
         let name = "IoUnregisterPlugPlayNotificationEx, for callbacks that run";
-        waiting::until(state, None, name, || !registration.is_running_elsewhere());
+        waiting::until(state, None, name, || !registration.calls.are_elsewhere());
         STATUS_SUCCESS
     })
 }
