@@ -24,6 +24,11 @@ run() { "$NDKCTL" run "$NIC" "$@" --script "$SAMPLE/run.toml"; }
 began=$(date +%s%N)
 for compiler in clang mingw; do run "consumer=target/consumer-c-$compiler/consumer.sys" --seeds "1..$SEEDS"; done
 echo "$((2 * SEEDS * 60 * 1000000000 / ($(date +%s%N) - began))) seeds a minute"
+# The same images on processors that run side by side.
+for processors in 2 4; do
+    echo "$processors processors at once"
+    run consumer=target/consumer-c-clang/consumer.sys --threads "$processors" --seeds 1..10 --jobs 1
+done
 
 # mistake NAME RULE: runs the variant, says what it has broken and where, and fails if that is not the rule
 mistake() {

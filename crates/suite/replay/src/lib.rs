@@ -18,6 +18,7 @@ mod addresses;
 mod answers;
 mod calls;
 mod connecting;
+mod course;
 mod memory;
 mod objects;
 mod player;
@@ -29,10 +30,14 @@ use std::sync::Arc;
 
 use conformance::host::{HostPlatform, Interposed, Layer};
 use host::HostOs;
-use interpose::{Hooks, NoHooks};
+use interpose::Hooks;
 use recording::Recording;
 
-use crate::polls::{AsRecorded, Left};
+use crate::{
+    course::Course,
+    player::{End, Player},
+    polls::{AsRecorded, Left},
+};
 
 /// Something that was otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +55,9 @@ pub struct Report {
     pub calls: u64,
     /// Calls that could not be made, each with a difference that says why.
     pub left_out: u64,
+    /// Posts that were refused because their queue was full, while requests were being carried out, and are not made: here they would have
+    /// found room, and both are allowed.
+    pub either_way: u64,
     /// In the order in which they were found.
     pub differences: Vec<Difference>,
 }
@@ -64,7 +72,8 @@ pub const MOST_DIFFERENCES: usize = 1000;
 /// One line: the recording does not begin with its first record, has none, or asks for more than a replay has; the machine cannot be
 /// made.
 pub fn run(recording: &Recording, seed: u64) -> Result<Report, String> {
-    run_behind(recording, seed, |os| NoHooks(os.clone()))
+    check(recording)?;
+    course::choose(recording, seed).map(|(_, report)| report)
 }
 
 /// [`run`], with hooks between the calls and the provider that only look on: the adviser, for example. They hear of polls as these were
@@ -78,6 +87,15 @@ pub fn run_behind<H: Hooks<Os = HostOs>>(
     seed: u64,
     hooks: impl Fn(&HostOs) -> H + Clone + Send + Sync + 'static,
 ) -> Result<Report, String> {
+    check(recording)?;
+    let (course, _) = course::choose(recording, seed)?;
+    match replay(recording, seed, hooks, course)? {
+        End::Whole(report) => Ok(report),
+        End::FoundRoom => Err("the replay does not repeat itself".to_owned()),
+    }
+}
+
+fn check(recording: &Recording) -> Result<(), String> {
     if recording.records.is_empty() {
         return Err("nothing was recorded: there is nothing to run again".to_owned());
     }
@@ -87,6 +105,16 @@ pub fn run_behind<H: Hooks<Os = HostOs>>(
             recording.first
         ));
     }
+    Ok(())
+}
+
+/// Goes one course.
+fn replay<H: Hooks<Os = HostOs>>(
+    recording: &Recording,
+    seed: u64,
+    hooks: impl Fn(&HostOs) -> H + Clone + Send + Sync + 'static,
+    course: Course,
+) -> Result<End, String> {
     let left = Left::default();
     let of_hooks = left.clone();
     let layer: Layer = Arc::new(move |host: &Arc<HostPlatform>| {
@@ -94,5 +122,5 @@ pub fn run_behind<H: Hooks<Os = HostOs>>(
         let make = move |os: &HostOs| AsRecorded { hooks: hooks(os), left: left.clone() };
         Box::new(Interposed::new(host, Box::new(make)))
     });
-    player::Player::start(recording, seed, &layer, left)?.run()
+    Player::start(recording, seed, &layer, left, course)?.run()
 }

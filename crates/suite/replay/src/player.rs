@@ -17,6 +17,7 @@ use crate::{
     adapters::Adapters,
     addresses::Ports,
     answers::{Events, Ongoing, created, requested},
+    course::{Course, Full},
     memory::Memory,
     objects::{Objects, created_by},
     polls::Left,
@@ -71,7 +72,17 @@ pub struct Player<'r> {
     called_back: HashMap<u32, usize>,
     /// Objects that came about only here.
     orphans: Vec<(NDK_OBJECT_TYPE, *mut NDK_OBJECT_HEADER)>,
+    course: Course,
+    has_found_room: bool,
     report: Report,
+}
+
+/// How a replay has ended.
+pub enum End {
+    /// All records were gone through.
+    Whole(Report),
+    /// A post found room that was refused: what comes behind it is not what was recorded.
+    FoundRoom,
 }
 
 impl<'r> Player<'r> {
@@ -80,10 +91,16 @@ impl<'r> Player<'r> {
     /// # Errors
     ///
     /// One line.
-    pub fn start(recording: &'r Recording, seed: u64, layer: &Layer, left: Left) -> Result<Self, String> {
+    pub fn start(
+        recording: &'r Recording,
+        seed: u64,
+        layer: &Layer,
+        left: Left,
+        course: Course,
+    ) -> Result<Self, String> {
         let wanted = Adapters::of(recording)?;
         let setup = Setup {
-            scheduler: Scheduler::Seeded { seed, preemption: 0 },
+            scheduler: Scheduler::Seeded { seed, preemption: course.preemption },
             processors: Some(recording.processors.clamp(1, 8)),
             adapters: u8::try_from(wanted.devices.len()).unwrap_or(u8::MAX),
             ..Setup::default()
@@ -113,6 +130,8 @@ impl<'r> Player<'r> {
             progress: Progress::of(recording),
             called_back: HashMap::new(),
             orphans: Vec::new(),
+            course,
+            has_found_room: false,
             report: Report::default(),
         };
         player.open_adapters()?;
@@ -137,17 +156,21 @@ impl<'r> Player<'r> {
     /// # Errors
     ///
     /// One line.
-    pub fn run(mut self) -> Result<Report, String> {
+    pub fn run(mut self) -> Result<End, String> {
         let recording = self.recording;
         let mut result = Ok(());
         for record in &recording.records {
-            if self.report.differences.len() >= MOST_DIFFERENCES {
+            if self.has_found_room || self.report.differences.len() >= MOST_DIFFERENCES {
                 break;
             }
             if record.created != 0 {
                 self.adapter_of.insert(record.created, record.adapter);
             }
             result = match record.phase {
+                Phase::Call if self.course.full == Full::LeftOut && self.progress.was_full(record) => {
+                    self.report.either_way += 1;
+                    Ok(())
+                }
                 Phase::Call => self.call(record),
                 Phase::Return => {
                     self.returned(record);
@@ -164,15 +187,18 @@ impl<'r> Player<'r> {
             }
         }
         self.end();
-        let Self { host, platform, mut report, .. } = self;
+        let Self { host, platform, mut report, has_found_room, .. } = self;
         drop(platform);
         let ended = Arc::into_inner(host).map_or_else(|| Err("the machine".to_owned()), HostPlatform::finish);
         result?;
+        if has_found_room {
+            return Ok(End::FoundRoom);
+        }
         if let Err(left) = ended {
             let record = recording.records.last().map_or(0, |record| record.ordinal);
             report.differences.push(Difference { record, what: format!("left behind at the end: {left}") });
         }
-        Ok(report)
+        Ok(End::Whole(report))
     }
 
     /// Something differs.
@@ -184,14 +210,17 @@ impl<'r> Player<'r> {
 
     fn call(&mut self, record: &Record) -> Result<(), String> {
         let is_post = record.function.is_post();
-        if !is_post && self.progress.is_between(record) {
+        if self.course.pace.has_time(&self.progress, record) {
             self.platform.settle();
         }
         let mut answer = self.make(record)?;
         let is_full = is_post && matches!(answer, Answer::Status(NtStatus::NO_MORE_ENTRIES));
-        if is_full && self.progress.was_accepted(record) {
+        if is_full && self.progress.had_room(record) {
             self.platform.settle();
             answer = self.make(record)?;
+        }
+        if matches!(answer, Answer::Status(status) if status.is_success()) && self.progress.was_full(record) {
+            self.has_found_room = true;
         }
         if matches!(answer, Answer::LeftOut) {
             self.report.left_out += 1;

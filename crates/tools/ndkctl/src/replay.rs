@@ -44,6 +44,7 @@ struct ReplayJson<'a> {
     records: usize,
     calls: u64,
     left_out: u64,
+    either_way: u64,
     differences: Vec<DifferenceJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     findings: Vec<FindingJson>,
@@ -74,6 +75,7 @@ pub fn run(args: &Replay) -> Result<End, String> {
             records: recording.records.len(),
             calls: report.calls,
             left_out: report.left_out,
+            either_way: report.either_way,
             findings: findings
                 .iter()
                 .map(|(finding, times)| FindingJson { finding: finding.to_string(), times: *times })
@@ -85,7 +87,15 @@ pub fn run(args: &Replay) -> Result<End, String> {
             say!("record {}: {}", difference.record, difference.what);
         }
         let left_out = if report.left_out == 0 { String::new() } else { format!(", {} left out", report.left_out) };
-        say!("{} calls run again{left_out}: {} differences", report.calls, report.differences.len());
+        let either_way = if report.either_way == 0 {
+            String::new()
+        } else {
+            format!(
+                ", {} posts not made that found their queue full and could find room: allowed either way",
+                report.either_way
+            )
+        };
+        say!("{} calls run again{left_out}{either_way}: {} differences", report.calls, report.differences.len());
         for (finding, times) in &findings {
             let page = finding.page();
             say!("{finding} ({}), {times} times: {}; ndkctl explain {finding}", page.section, page.title);
