@@ -319,6 +319,7 @@ static NTSTATUS Connect(RUN *Run, const CONSUMER_RUN *Input)
     LARGE_INTEGER Timeout = { .QuadPart = -10LL * 1000 * 1000 }; /* one second */
     PEER_MEMORY Memory = { (ULONG_PTR)Passive->Buffer, Passive->Mr->Dispatch->NdkGetRemoteTokenFromMr(Passive->Mr) };
     REQUEST Request, Connecting, Accepting;
+    PVOID Either[] = { &Passive->Incoming, &Connecting.Done };
     NTSTATUS Status, Connected, Accepted;
     ULONG Length = sizeof(Run->Peer);
 
@@ -337,9 +338,10 @@ static NTSTATUS Connect(RUN *Run, const CONSUMER_RUN *Input)
     if (!NT_SUCCESS(Connected))
         return Connected;
 
-    Status = KeWaitForSingleObject(&Passive->Incoming, Executive, KernelMode, FALSE, &Timeout);
-    Accepted = STATUS_CONNECTION_ABORTED;
-    if (Status == STATUS_SUCCESS)
+    /* It comes in, or has failed before that. */
+    Status = KeWaitForMultipleObjects(2, Either, WaitAny, Executive, KernelMode, FALSE, &Timeout, NULL);
+    Accepted = Status == STATUS_WAIT_1 ? Connecting.Status : STATUS_IO_TIMEOUT;
+    if (Status == STATUS_WAIT_0)
         Accepted = Passive->Connector->Dispatch->NdkAccept(
             Passive->Connector, Passive->Qp, 1, 1, &Memory, sizeof(Memory), DisconnectEvent, Passive, RequestCompletion,
             &Accepting);

@@ -21,6 +21,9 @@ use crate::{Load, NOT_FOUND, status};
 /// item.
 const ADDRESSES_ARE_SEEN: u64 = 5_000;
 
+/// The work item of a driver that has met a busy machine has longer.
+const ADDRESSES_ARE_READ: u64 = 10_000_000;
+
 enum Started {
     PnP(simulated_kernel::Device),
     Plain(PlainDevice),
@@ -75,6 +78,7 @@ impl<L> Running<L> {
             self.kernel.network().add_address(nic.if_index(), *address, *prefix);
         }
         self.kernel.sleep(ADDRESSES_ARE_SEEN);
+        self.kernel.wait_for_work_items(ADDRESSES_ARE_READ);
         Ok(nic)
     }
 }

@@ -308,6 +308,13 @@ impl Kernel {
         crate::waiting::until(&self.state, Some(end), "the test", || false);
     }
 
+    /// Waits until all work items of all drivers have returned, but not longer than so many microseconds. Whether they have.
+    pub fn wait_for_work_items(&self, longest: u64) -> bool {
+        let end = self.now().saturating_add(longest);
+        let have_returned = || self.state.has_no_work_items();
+        have_returned() || crate::waiting::until(&self.state, Some(end), "the test, for work items,", have_returned)
+    }
+
     /// Waits until `condition` holds.
     pub fn wait_until(&self, condition: impl FnMut() -> bool) {
         crate::waiting::until(&self.state, None, "the test", condition);

@@ -124,6 +124,12 @@ impl State {
         }
     }
 
+    /// Returns true if no work item of any driver runs or is about to.
+    pub fn has_no_work_items(&self) -> bool {
+        let threads = lock(&self.wdm.threads);
+        threads.all.iter().all(|(thread, _)| !thread.of_system || thread.has_ended())
+    }
+
     /// A driver is unloaded: its threads must have ended and its handles be closed. Waits for what a thread does after its
     /// last call.
     pub fn check_threads(self: &Arc<Self>, owner: DriverId, name: &str) {
