@@ -17,7 +17,6 @@ use super::{
     request::{CHUNK, Chunk, INLINE, InlineData, LocalData, Sge, Work, WorkRequest},
 };
 use crate::{
-    mistake,
     nic::Budget,
     os::{Os, SpinLock},
     ring::Producer,
@@ -51,12 +50,7 @@ impl Flags {
     /// Returns true if a request with these flags makes no completion when it ends with this status (`NDKPI 2.4`).
     #[inline]
     pub(super) fn are_silent(self, status: NtStatus) -> bool {
-        self.contains(Self::SILENT_SUCCESS)
-            && match status {
-                NtStatus::SUCCESS => mistake!(SilentSuccessCompletes => false, else true),
-                NtStatus::CANCELLED => mistake!(FlushForgetsSilent => true, else false),
-                _ => mistake!(SilentFailureIsSilent => true, else false),
-            }
+        self.contains(Self::SILENT_SUCCESS) && status == NtStatus::SUCCESS
     }
 }
 
@@ -85,8 +79,7 @@ impl Limits {
     /// `STATUS_DATA_OVERRUN` if they are too many.
     #[inline]
     pub fn check_count(&self, elements: usize) -> Result<u32, NtStatus> {
-        let most = mistake!(TooManyElementsAccepted => self.elements + 1, else self.elements);
-        u32::try_from(elements).ok().filter(|count| *count <= most).ok_or(NtStatus::DATA_OVERRUN)
+        u32::try_from(elements).ok().filter(|count| *count <= self.elements).ok_or(NtStatus::DATA_OVERRUN)
     }
 }
 
@@ -276,8 +269,7 @@ impl<O: Os> Qp<O> {
         make: impl FnOnce(&mut Producer<Sge>, &mut Producer<Chunk>) -> Result<(Work, LocalData, u32), NtStatus>,
     ) -> Result<(), NtStatus> {
         Self::enqueue(this, flags, queue, |queue| {
-            let is_linked = mistake!(UnconnectedPostAccepted => true, else this.is_linked());
-            if !is_linked || this.is_dead() {
+            if !this.is_linked() || this.is_dead() {
                 return Err(NtStatus::CONNECTION_INVALID);
             }
             if is_forbidden {
@@ -359,7 +351,7 @@ impl<O: Os> Qp<O> {
         queue.requests.hand_over();
         drop(queue);
         let length = pushed.inspect_err(|_| {
-            if mistake!(DeferredStaysOnFailure => false, else was_deferred) {
+            if was_deferred {
                 Self::ring(this);
             }
         })?;
