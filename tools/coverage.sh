@@ -45,7 +45,7 @@ done
 if [[ ! $short ]]; then
     tests=(
         cq_rules qp_rules memory connection notify_decision cq_model out_of_memory provider_objects provider_notes profiles limits
-        faults mdl_chains conformance conformance_cancel soak host_machine broken_providers reasons nd2 drivers nic
+        faults mdl_chains conformance conformance_cancel soak host_machine reasons nd2 drivers nic
         slab
     )
     built test --no-run "${tests[@]/#/--test=}"

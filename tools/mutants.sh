@@ -58,7 +58,7 @@ fi
 
 # Tests that are about other things, and the stress tests of the simulation, reach nothing that these do not.
 tests=(
-    rules memory adviser broken_providers conformance conformance_cancel connection cq_model cq_rules cq_stress driver_os driver_runs
+    rules memory adviser conformance conformance_cancel connection cq_model cq_rules cq_stress driver_os driver_runs
     drivers faults host_machine interpose kernel_rules layers limits mdl_chains nd2 nd2_observe nd2_processes nd2_unload ndis_rules
     ndk_in_kernel nic notify_decision out_of_memory profiles programs protocol_model provider_notes provider_objects provider_rules
     qp_rules reasons replay runs semantics soak wdm_rules wrong_drivers

@@ -1,10 +1,8 @@
 //! The ends of the queues of a queue pair, each with its queue pair: what a test posts through.
 
-use std::iter;
-
 use engine::{
     os::Os,
-    qp::{Flags, Payload, Qp, RqProducer, Sge, SqProducer, Work},
+    qp::{Elements, Flags, Parts, Payload, Qp, RqProducer, Sge, SqProducer, Work},
 };
 use fallible::Arc;
 use ndkpi::NtStatus;
@@ -33,15 +31,8 @@ impl<O: Os> Initiator<O> {
     /// # Errors
     ///
     /// As [`Qp::post`].
-    pub fn post(
-        &mut self,
-        context: usize,
-        work: Work,
-        flags: Flags,
-        elements: impl ExactSizeIterator<Item = Sge> + Clone,
-    ) -> Result<(), NtStatus> {
-        let payload = Payload::<_, iter::Empty<&[u8]>>::Elements(elements);
-        Qp::post(&self.qp, context, work, flags, payload, || Ok(&mut self.queue))
+    pub fn post(&mut self, context: usize, work: Work, flags: Flags, elements: impl Elements) -> Result<(), NtStatus> {
+        Qp::post(&self.qp, context, work, flags, Payload::of_elements(elements), &mut self.queue)
     }
 
     /// Posts a request that carries the bytes of `parts` itself.
@@ -49,15 +40,8 @@ impl<O: Os> Initiator<O> {
     /// # Errors
     ///
     /// As [`Qp::post`].
-    pub fn post_inline<'a>(
-        &mut self,
-        context: usize,
-        work: Work,
-        flags: Flags,
-        parts: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
-    ) -> Result<(), NtStatus> {
-        let payload = Payload::<iter::Empty<Sge>, _>::Inline(parts);
-        Qp::post(&self.qp, context, work, flags, payload, || Ok(&mut self.queue))
+    pub fn post_inline(&mut self, context: usize, work: Work, flags: Flags, parts: impl Parts) -> Result<(), NtStatus> {
+        Qp::post(&self.qp, context, work, flags, Payload::of_parts(parts), &mut self.queue)
     }
 
     /// [`Qp::post_local`].
@@ -71,7 +55,7 @@ impl<O: Os> Initiator<O> {
         flags: Flags,
         work: impl FnOnce() -> Result<Work, NtStatus>,
     ) -> Result<(), NtStatus> {
-        Qp::post_local(&self.qp, context, flags, work, || Ok(&mut self.queue))
+        Qp::post_local(&self.qp, context, flags, work, &mut self.queue)
     }
 
     /// [`Qp::refuse`].
@@ -80,7 +64,7 @@ impl<O: Os> Initiator<O> {
     ///
     /// `status`.
     pub fn refuse(&mut self, status: NtStatus) -> Result<(), NtStatus> {
-        Qp::refuse(&self.qp, status, || Ok(&mut self.queue))
+        Qp::refuse(&self.qp, status, &mut self.queue)
     }
 }
 
@@ -103,6 +87,6 @@ impl<O: Os> Receiver<O> {
     ///
     /// As [`Qp::post_receive`].
     pub fn post(&mut self, context: usize, elements: impl ExactSizeIterator<Item = Sge>) -> Result<(), NtStatus> {
-        Qp::post_receive(&self.qp, context, elements, || Ok(&mut self.queue))
+        Qp::post_receive(&self.qp, context, elements, &mut self.queue)
     }
 }

@@ -100,7 +100,7 @@ unsafe fn initiate<P: Platform>(
             unsafe { inline_bytes(entry) }
         }))
     };
-    object.initiate(|qp, queue| Qp::post(qp, context, work, how, payload, || Ok(queue)))
+    object.initiate(|qp, queue| Qp::post(qp, context, work, how, payload, queue))
 }
 
 /// `IND2QueuePair::Send`.
@@ -163,9 +163,8 @@ pub unsafe extern "system" fn receive<P: Platform>(
     // SAFETY: the caller's promise.
     let list = unsafe { elements(list, count) };
     let context = context.expose_provenance();
-    let post = |list: &[ND2_SGE]| {
-        object.receive(|qp, queue| Qp::post_receive(qp, context, list.iter().map(element), || Ok(queue)))
-    };
+    let post =
+        |list: &[ND2_SGE]| object.receive(|qp, queue| Qp::post_receive(qp, context, list.iter().map(element), queue));
     list.and_then(post).into()
 }
 
@@ -207,7 +206,7 @@ pub unsafe extern "system" fn bind<P: Platform>(
         prepared => prepared.map(Work::Bind),
     };
     let context = context.expose_provenance();
-    object.initiate(|qp, queue| Qp::post_local(qp, context, flags_of(flags), work, || Ok(queue))).into()
+    object.initiate(|qp, queue| Qp::post_local(qp, context, flags_of(flags), work, queue)).into()
 }
 
 /// `IND2QueuePair::Invalidate`.
@@ -232,7 +231,7 @@ pub unsafe extern "system" fn invalidate<P: Platform>(
     };
     let work = Work::Invalidate { token: window.invalidation_token() };
     let context = context.expose_provenance();
-    object.initiate(|qp, queue| Qp::post_local(qp, context, flags_of(flags), || Ok(work), || Ok(queue))).into()
+    object.initiate(|qp, queue| Qp::post_local(qp, context, flags_of(flags), || Ok(work), queue)).into()
 }
 
 /// `IND2QueuePair::Read`.

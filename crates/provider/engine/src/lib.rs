@@ -44,7 +44,6 @@ extern crate alloc;
 
 pub mod connection;
 pub mod cq;
-pub mod fault;
 pub mod memory;
 pub mod nic;
 pub mod os;

@@ -87,13 +87,12 @@ impl Side {
 
     fn send(&mut self) -> Result<(), NtStatus> {
         let (send, queue) = (Work::Send { invalidate: None }, &mut self.send_queue);
-        let nothing = Payload::<_, iter::Empty<&[u8]>>::Elements(iter::empty());
-        Qp::post(&self.qp, 0, send, Flags::default(), nothing, || Ok(queue))
+        Qp::post(&self.qp, 0, send, Flags::default(), Payload::of_elements(iter::empty()), queue)
     }
 
     fn receive(&mut self) {
         let queue = &mut self.receive_queue;
-        Qp::post_receive(&self.qp, 0, iter::empty(), || Ok(queue)).expect("room");
+        Qp::post_receive(&self.qp, 0, iter::empty(), queue).expect("room");
     }
 
     fn statuses(&mut self) -> Vec<NtStatus> {

@@ -112,14 +112,14 @@ impl Pair {
         if matches!(work, Work::Send { .. }) {
             let sink = Sge { address: self.there.address, length: 1, token: self.there.region.local_token() };
             let queue = &mut self.receive_queue;
-            Qp::post_receive(&self.qps[1], 0, [sink].into_iter(), || Ok(queue)).expect("room");
+            Qp::post_receive(&self.qps[1], 0, [sink].into_iter(), queue).expect("room");
         }
         let payload = match element {
             Some(element) => Payload::Elements([element].into_iter()),
             None => Payload::Inline([&[1_u8][..]].into_iter()),
         };
         let queue = &mut self.send_queue;
-        Qp::post(&self.qps[0], 0, work, Flags::default(), payload, || Ok(queue))
+        Qp::post(&self.qps[0], 0, work, Flags::default(), payload, queue)
     }
 
     fn carry_out(&mut self, request: Request) -> NtStatus {

@@ -8,6 +8,7 @@ use core::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use engine::qp::Lend;
 use fallible::Arc;
 use ndkpi::NtStatus;
 
@@ -125,6 +126,15 @@ impl<T> Exclusive<T> {
         Some(InUse { busy: &self.busy, value })
     }
 
+    /// For a post of the engine, which fails with [`OVERLAP`] where [`Exclusive::borrow`] returns `None`.
+    ///
+    /// # Safety
+    ///
+    /// As [`Exclusive::borrow`], until the post has returned.
+    pub const unsafe fn lender(&self) -> Lender<'_, T> {
+        Lender(self)
+    }
+
     /// Replaces the value and returns the old one. `None` also if a call uses it: then nothing is replaced.
     ///
     /// # Safety
@@ -137,6 +147,19 @@ impl<T> Exclusive<T> {
         // SAFETY: as in `borrow`.
         let place = unsafe { &mut *self.value.get() };
         core::mem::replace(place, value)
+    }
+}
+
+/// A value that a post of the engine borrows for as long as it needs it.
+pub struct Lender<'cell, T>(&'cell Exclusive<T>);
+
+impl<'cell, T> Lend<T> for Lender<'cell, T> {
+    type Lent = InUse<'cell, T>;
+
+    #[inline]
+    fn lend(self) -> Result<InUse<'cell, T>, NtStatus> {
+        // SAFETY: no other call on the cell runs (the promise of `Exclusive::lender`).
+        unsafe { self.0.borrow() }.ok_or(OVERLAP)
     }
 }
 

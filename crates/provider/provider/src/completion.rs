@@ -12,7 +12,6 @@ use core::{
 
 use engine::{
     connection::Hold,
-    mistake,
     os::{Dpc, Routine, SpinLock},
 };
 use fallible::{Arc, try_box};
@@ -133,10 +132,6 @@ impl<O: NdkOs> CompletionCallback<O> {
                 if let Some(completion) = completion {
                     // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
                     unsafe { completion(context) };
-                }
-                #[cfg(feature = "faults")]
-                if let AnyObject::Cq(cq) = &object {
-                    cq.call_late();
                 }
                 drop(object);
             }
@@ -288,10 +283,6 @@ impl<P> CreateRequest<P> {
             Err(status) if timing == CompletionTiming::Inline => return status,
             Err(status) => (status, None),
         };
-        mistake!(PendingCreateWritesPlace => if let Some(object) = &object {
-            // SAFETY: `out` is valid for a write (the caller's promise).
-            unsafe { self.out.write(object.as_public()) };
-        });
         // The reference goes to the consumer only when nothing can fail any more.
         let public = object.as_ref().map_or(core::ptr::null_mut(), |object| object.as_public().cast());
         let held = Q::into_any_ref(parent.clone());
@@ -362,10 +353,7 @@ impl AsyncRequest {
             CompletionCallback::Requested { completion: self.completion, context: self.context, status, held, events }
         };
         match completions.timing() {
-            CompletionTiming::Inline => {
-                mistake!(CompletesTwice => callback(events).deliver());
-                status
-            }
+            CompletionTiming::Inline => status,
             CompletionTiming::Early => {
                 callback(events).deliver();
                 NtStatus::PENDING

@@ -2,10 +2,7 @@
 
 use core::{ffi::c_void, slice};
 
-use engine::{
-    connection::{Answer, ConnectParameters, Connector, ConnectorRequest, ReadLimits},
-    mistake,
-};
+use engine::connection::{Answer, ConnectParameters, Connector, ConnectorRequest, ReadLimits};
 use fallible::Arc;
 use ndkpi::{
     NDK_CONNECTOR, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
@@ -381,9 +378,8 @@ pub unsafe extern "system" fn get_connection_data<O: NdkOs>(
             }
         }
         let required = u32::try_from(found.required).unwrap_or(u32::MAX);
-        let stored = mistake!(PrivateDataLengthWrong => required.min(room), else required);
         // SAFETY: `length` is valid for writing.
-        unsafe { length.write(stored) };
+        unsafe { length.write(required) };
         if !data.is_null() && room < required { Err(NtStatus::BUFFER_TOO_SMALL) } else { Ok(()) }
     };
     // SAFETY: the caller passes an open connector.

@@ -4,7 +4,6 @@ use core::{ffi::c_void, mem::replace, net::SocketAddr};
 
 use engine::{
     connection::{Connector, ConnectorClient, ConnectorRequest, DisconnectReason, Owner},
-    mistake,
     os::SpinLock,
 };
 use fallible::Arc;
@@ -97,10 +96,6 @@ impl<O: NdkOs> ConnectorClient for Client<O> {
     fn disconnected(&self, reason: DisconnectReason) {
         self.0.note(Note::Lost(reason));
         let event = self.0.state.with(|state| state.disconnect.take());
-        mistake!(SecondDisconnectIndication => if let Some(DisconnectEvent::Plain(callback, context)) = event {
-            // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
-            unsafe { callback(context) };
-        });
         match event {
             Some(DisconnectEvent::Plain(callback, context)) => {
                 // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.

@@ -7,7 +7,6 @@ use engine::{
         Cq, CqClient, CqConsumer, CqParameters, Cqe, Operation,
         notify::{ArmType, CqFailure},
     },
-    mistake,
     os::Affinity,
 };
 use fallible::Arc;
@@ -33,9 +32,6 @@ pub struct CompletionQueue<O: NdkOs> {
     consumer: Exclusive<CqConsumer<O>>,
     cq: Slot<Arc<Cq<O>>>,
     adapter: ObjectRef<Adapter<O>>,
-    /// For the mistake `CallbackAfterClose`.
-    #[cfg(feature = "faults")]
-    late: (Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>, usize),
 }
 
 /// The client of the engine's queue. It keeps the object alive while the queue may call back.
@@ -79,13 +75,7 @@ impl<O: NdkOs> CompletionQueue<O> {
         let device = adapter.device();
         device.cqs.take()?;
         // From here on, dropping the object gives the place back.
-        let body = Self {
-            consumer: Exclusive::empty(),
-            cq: Slot::empty(),
-            adapter: adapter.clone(),
-            #[cfg(feature = "faults")]
-            late: (callback, context.expose_provenance()),
-        };
+        let body = Self { consumer: Exclusive::empty(), cq: Slot::empty(), adapter: adapter.clone() };
         let object = ObjectRef::try_new(adapter.version(), body)?;
         // Affinity is advice (`NDKPI 5.2`): a processor that does not exist is no reason to fail.
         let processor = affinity
@@ -99,18 +89,6 @@ impl<O: NdkOs> CompletionQueue<O> {
         // SAFETY: as before.
         unsafe { object.consumer.replace(Some(consumer)) };
         Ok(object)
-    }
-
-    /// For the mistake `CallbackAfterClose`: the close has completed.
-    #[cfg(feature = "faults")]
-    pub fn call_late(&self) {
-        mistake!(CallbackAfterClose => {
-            let (callback, context) = self.late;
-            if let Some(callback) = callback {
-                // SAFETY: none: this is the mistake. The suite keeps its contexts until the adapter is closed.
-                unsafe { callback(ptr::with_exposed_provenance_mut(context), NtStatus::SUCCESS) };
-            }
-        });
     }
 
     const TABLE: &'static NDK_CQ_DISPATCH = &NDK_CQ_DISPATCH {
@@ -192,10 +170,6 @@ unsafe extern "system" fn resize_cq<O: NdkOs>(
 /// `cq` is open; no other call of this function or of the two that get results runs on it (`NDKPI 7.1.2`).
 unsafe extern "system" fn arm_cq<O: NdkOs>(cq: *mut NDK_CQ, kind: u32) {
     let arm = |object: &Borrowed<CompletionQueue<O>>| {
-        mistake!(ReservedBlockTouched => {
-            // SAFETY: the caller passes an open queue.
-            unsafe { (*cq).Header.NdkReserved.rf = [ptr::null_mut(); 4] };
-        });
         let kind = ArmType::from_value(kind).ok_or(NtStatus::INVALID_PARAMETER)?;
         // The callback may come, and poll, before this function returns: by then it is done with the consumer's end.
         // SAFETY: no other call on the consumer's end runs (`NDKPI 7.1.2`).
@@ -253,12 +227,6 @@ unsafe fn poll<O: NdkOs, R>(cq: *mut NDK_CQ, results: *mut R, count: u32, result
     };
     // SAFETY: the caller passes an open queue.
     let taken = unsafe { dispatch::with(cq, poll) }.unwrap_or(0);
-    mistake!(WrongOrder if taken >= 2 => {
-        // SAFETY: the array has at least the two entries that were taken.
-        let second = unsafe { results.add(1) };
-        // SAFETY: both were written.
-        unsafe { results.swap(second) };
-    });
     // At most `count`.
     #[expect(clippy::cast_possible_truncation, reason = "at most `count`, a u32")]
     let taken = taken as u32;

@@ -10,7 +10,6 @@ use engine::{
     Nic,
     connection::{ConnectionLimits, Fabric, InterfaceAddress, Port, ReadLimits, Timeouts},
     memory::{FastTokens, MemoryLimits, MemoryRules, MemoryTable},
-    mistake,
     nic::{NicMode, NicRules, NotReady},
     os::Event,
     wire::{Cable, MAX_CALLEE_DATA, MAX_CALLER_DATA, Network, Wire, WireConfig},
@@ -327,12 +326,7 @@ impl<O: NdkOs> Device<O> {
     ///
     /// `NDIS_STATUS_BAD_VERSION` by the rule of `NDKPI 1`; `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn open(this: &Arc<Self>, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        let offered = this.config.versions;
-        let negotiated = version.negotiate(offered);
-        let version = mistake!(
-            MinorVersionNotChecked if negotiated.is_err() => NDK_VERSION::new(version.Major, 0).negotiate(offered),
-            else negotiated
-        )?;
+        let version = version.negotiate(this.config.versions)?;
         let closed = Arc::try_new(this.os.event()?)?;
         let adapter = ObjectRef::try_new(version, Adapter::new(this.clone(), version, closed))?;
         Ok(adapter.into_public())

@@ -10,10 +10,7 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use engine::{
-    mistake,
-    os::{Event, Os},
-};
+use engine::os::{Event, Os};
 use fallible::{Arc, UniqueArc, try_box};
 use ndkpi::{GUID, NDK_EXTENSION_INTERFACE, NDK_FN_CLOSE_COMPLETION, NDK_OBJECT_HEADER, NDK_VERSION, NtStatus, Object};
 
@@ -265,21 +262,14 @@ pub unsafe extern "system" fn close<B: Body>(
     unsafe { *object.close.get() = Some(CloseRequest { completion, context }) };
     // SAFETY: the consumer makes no other call on the object, and closes it once.
     unsafe { object.begin_close() };
-    mistake!(CloseCompletesEarly => if let Some(completion) = completion {
-        // SAFETY: as above.
-        unsafe { *object.close.get() = Some(CloseRequest { completion: None, context }) };
-        // SAFETY: the consumer's callback, with its context (`NDKPI 6`); no lock is held.
-        unsafe { completion(context) };
-    });
     // SAFETY: the consumer does not use the pointer after close, and closes once.
     let handed_out = unsafe { object.take_back() };
     let Some(mut last) = handed_out.release() else { return NtStatus::PENDING };
-    let timing = mistake!(CloseCompletesEarly => CompletionTiming::Later, else timing);
     match timing {
         CompletionTiming::Inline => {
             *last.close.get_mut() = None;
             drop(last);
-            mistake!(CloseFails => NtStatus::INTERNAL_ERROR, else NtStatus::SUCCESS)
+            NtStatus::SUCCESS
         }
         CompletionTiming::Early => {
             *last.close.get_mut() = None;

@@ -97,7 +97,7 @@ unsafe fn post<O: NdkOs>(
     let object = unsafe { borrow::<QueuePair<O>>(qp) }?;
     let qp = object.engine().map_err(|_| OVERLAP)?;
     // SAFETY: no other post to the queue runs (the caller's promise).
-    let queue = || unsafe { object.send_queue() };
+    let queue = unsafe { object.send_queue() };
     // SAFETY: the list is valid for reading (the caller's promise).
     let Some(list) = (unsafe { elements(list, count) }).filter(|_| given & !accepted == 0) else {
         return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
@@ -138,7 +138,7 @@ unsafe fn post_local<O: NdkOs>(
     let object = unsafe { borrow::<QueuePair<O>>(qp) }?;
     let qp = object.engine().map_err(|_| OVERLAP)?;
     // SAFETY: no other post to the queue runs (the caller's promise).
-    let queue = || unsafe { object.send_queue() };
+    let queue = unsafe { object.send_queue() };
     if op_flags::not_accepted(flags, accepted) != 0 {
         return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
     }
@@ -235,7 +235,7 @@ pub unsafe extern "system" fn receive<O: NdkOs>(
         }
         let qp = object.engine().map_err(|_| OVERLAP)?;
         // SAFETY: no other receive is being posted (the caller's promise).
-        let queue = || unsafe { object.receive_queue() };
+        let queue = unsafe { object.receive_queue() };
         Qp::post_receive(qp, context.expose_provenance(), list.iter().map(element), queue)
     };
     // SAFETY: the caller passes an open queue pair.

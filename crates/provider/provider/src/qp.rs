@@ -8,7 +8,7 @@ use ndkpi::{NDK_CQ, NDK_QP, NDK_QP_DISPATCH, NDK_VERSION, NtStatus};
 
 use crate::{
     NdkOs,
-    borrow::{Exclusive, InUse, OVERLAP, Slot},
+    borrow::{Exclusive, Lender, Slot},
     cq::CompletionQueue,
     device::Device,
     dispatch,
@@ -137,34 +137,26 @@ impl<O: NdkOs> QueuePair<O> {
         Ok(object)
     }
 
-    /// The poster's end of the initiator queue.
-    ///
-    /// # Errors
-    ///
-    /// [`OVERLAP`] if somebody else uses it.
+    /// The poster's end of the initiator queue, for a post.
     ///
     /// # Safety
     ///
     /// The object is open, and no other post to its initiator queue runs (`NDKPI 7.3`).
     #[inline]
-    pub unsafe fn send_queue(&self) -> Result<InUse<'_, SqProducer>, NtStatus> {
+    pub const unsafe fn send_queue(&self) -> Lender<'_, SqProducer> {
         // SAFETY: no other post to the queue runs (the caller's promise).
-        unsafe { self.send_queue.borrow() }.ok_or(OVERLAP)
+        unsafe { self.send_queue.lender() }
     }
 
-    /// The poster's end of the receive queue.
-    ///
-    /// # Errors
-    ///
-    /// [`OVERLAP`] if somebody else uses it.
+    /// The poster's end of the receive queue, for a post.
     ///
     /// # Safety
     ///
     /// The object is open, and no other post to its receive queue runs (`NDKPI 7.3`).
     #[inline]
-    pub unsafe fn receive_queue(&self) -> Result<InUse<'_, RqProducer>, NtStatus> {
+    pub const unsafe fn receive_queue(&self) -> Lender<'_, RqProducer> {
         // SAFETY: no other post to the queue runs (the caller's promise).
-        unsafe { self.receive_queue.borrow() }.ok_or(OVERLAP)
+        unsafe { self.receive_queue.lender() }
     }
 
     /// The protection domain of the queue pair.

@@ -14,7 +14,6 @@ use super::{
     state::{Connection, ConnectionState, Ending, Phase, Role, Sides},
 };
 use crate::{
-    mistake,
     os::{Os, SpinLock},
     qp::Qp,
 };
@@ -47,7 +46,7 @@ impl<O: Os> Connection<O> {
                 return Err(NtStatus::CONNECTION_INVALID);
             };
             end.disconnected = true;
-            mistake!(IndicationOfOwnDisconnect => (), else end.connector.silence());
+            end.connector.silence();
             if over.is_none() {
                 end.wait(ConnectorRequest::Disconnect, this.ports[role].timeouts().disconnect);
             }
@@ -55,10 +54,6 @@ impl<O: Os> Connection<O> {
             Ok((over, is_last, state.qps()))
         })?;
         let Some(ending) = over else {
-            mistake!(DisconnectDoesNotDrain => {
-                Self::end(this, Ending::Graceful);
-                return Ok(Disconnect::Pending);
-            });
             if let Some(qp) = &qps[role] {
                 Qp::drain(qp);
             }
@@ -129,8 +124,6 @@ impl<O: Os> Connection<O> {
             return;
         };
         for (role, failing) in Role::BOTH.into_iter().zip(failing) {
-            let failing = mistake!(DisconnectDoesNotFlush => false, else failing);
-            let failing = mistake!(FlushOnIncomingDisconnect => true, else failing);
             match &qps[role] {
                 // A disconnect flushes, and so does an adapter that goes.
                 Some(qp) if failing => Qp::fail(qp),

@@ -11,7 +11,6 @@ use super::{
     state::{Connection, ConnectionState, End, Ending, Phase, Role, Sides},
 };
 use crate::{
-    mistake,
     os::{Os, SpinLock},
     qp::Qp,
 };
@@ -58,7 +57,6 @@ impl<O: Os> Connection<O> {
             state.reads.passive = acceptance.reads.capped(port.limits().max_reads);
             state.phase = Phase::Accepted;
             state.answer(Role::Active, ConnectorRequest::Connect, NtStatus::SUCCESS);
-            mistake!(AcceptCompletesEarly => state.answer(Role::Passive, ConnectorRequest::Accept, NtStatus::SUCCESS));
             Ok(())
         });
         unused.map_err(|(status, _)| status)

@@ -8,7 +8,6 @@ use ntstatus::NtStatus;
 
 use super::{Connector, ConnectorClient, EndpointKind, ListenerClient, Owner, Port, endpoint::Endpoint, remote::Party};
 use crate::{
-    mistake,
     os::{Dpc, Os, Routine, SpinLock},
     wire::Wire,
 };
@@ -111,7 +110,6 @@ impl<O: Os> Listener<O> {
     /// Pauses connect events, or lets them come again (`NDKPI 7.7.8`). While paused, requests are refused as if nobody
     /// listened. An event that is being delivered at this moment goes on.
     pub fn pause(&self, paused: bool) {
-        let paused = mistake!(PauseIgnored => false, else paused);
         let local = self.state.with(|state| {
             state.paused = paused;
             state.endpoint.as_ref().map(Endpoint::local)
@@ -125,7 +123,6 @@ impl<O: Os> Listener<O> {
     /// that came over it are closed. Connectors that were delivered can still be accepted. If nothing waits to be refused and no
     /// event is being delivered, the listener has ended when this returns and the caller gives its reference back.
     pub fn close(this: &Arc<Self>) {
-        mistake!(ClosedListenerAccepts => return);
         let (listed, local, waits) = this.state.with(|state| {
             state.closed = true;
             let listed = state.endpoint.as_ref().map(Endpoint::stop_listening);

@@ -24,7 +24,6 @@ use super::{
     listing::ListedConnection, parameters::PrivateData,
 };
 use crate::{
-    mistake,
     os::{Os, SpinLock, Timer},
     qp::Qp,
 };
@@ -196,9 +195,6 @@ impl<O: Os> End<O> {
     pub fn tell(&mut self, role: Role, ending: Ending) {
         if self.take_pending(ConnectorRequest::Disconnect) {
             Connector::answer(&self.connector, ConnectorRequest::Disconnect, ending.answer(role));
-            mistake!(
-                IndicationOfOwnDisconnect => Connector::indicate(&self.connector, DisconnectReason::Disconnected)
-            );
         } else if let Some(reason) = ending.reason() {
             Connector::indicate(&self.connector, reason);
         }

@@ -24,7 +24,6 @@ use moderation::Moderation;
 use notify::{Action, ArmType, Class, CqFailure, Notify, View};
 
 use crate::{
-    fault, mistake,
     os::{Dpc, Os, Routine, SpinLock, Timer},
     ring::{self, Spare},
     sync::CachePadded,
@@ -86,8 +85,7 @@ impl State {
     #[inline]
     fn push<O: Os>(&mut self, cq: &Arc<Cq<O>>, cqe: Cqe) -> bool {
         let Cqe { qp_context, outcome, request_context, received } = cqe;
-        // Deliberate mistakes are made where everything is decided.
-        let is_ignored = self.ignores_plain && outcome.is_plain() && !fault::is_any() && self.entries.push(cqe);
+        let is_ignored = self.ignores_plain && outcome.is_plain() && self.entries.push(cqe);
         !is_ignored && self.push_and_decide(cq, qp_context, outcome, request_context, received)
     }
 
@@ -102,12 +100,11 @@ impl State {
         request_context: usize,
         received: Received,
     ) -> bool {
-        mistake!(ResizeLosesEntry if fault::recall() => return false);
         if self.settle().failure().is_some() {
             return false;
         }
         if !self.entries.push(Cqe { qp_context, outcome, request_context, received }) {
-            return mistake!(OverrunSilent => false, else self.fail(CqFailure::Overrun));
+            return self.fail(CqFailure::Overrun);
         }
         let is_full = !self.entries.has_room(1);
         let action = self.notify.queued(Class::of(outcome), is_full);
@@ -138,7 +135,6 @@ impl State {
 
     /// Sets the timer that ends a hold.
     fn hold<O: Os>(&mut self, cq: &Arc<Cq<O>>, micros: u32) {
-        mistake!(ModerationIgnoresInterval => return);
         self.notify.hold_for(cq.os.now(), micros);
         cq.timer.set(u64::from(micros), cq);
     }
@@ -150,7 +146,7 @@ impl State {
         if self.settle().failure().is_some() {
             return false;
         }
-        mistake!(OverrunLeavesQueuePairs => (), else self.dependents.begin_failure());
+        self.dependents.begin_failure();
         let _ = self.notify.fail(failure);
         // The DPC fails the queue pairs, even if nothing is armed, and even if the queue is closed: its close waits for
         // the queue pairs that still complete here (`NDKPI 7.1.12`).
@@ -207,8 +203,7 @@ impl<O: Os> Cq<O> {
     ) -> Result<(Arc<Self>, CqConsumer<O>), NtStatus> {
         let CqParameters { depth, max_depth, processor } = parameters;
         check_depth(depth, max_depth)?;
-        let limit = mistake!(DepthOffByOne => depth + 1, else depth);
-        let (producer, consumer) = ring::try_new(limit, first)?;
+        let (producer, consumer) = ring::try_new(depth, first)?;
         let (notify, dependents) = (Notify::new(first), Dependents::default());
         let state = State { entries: producer, ignores_plain: false, notify, depth, dependents, told: false };
         let cq = Arc::try_new(Self {
@@ -305,7 +300,6 @@ impl<O: Os> Cq<O> {
         let result = this.state.with(|state| {
             let unused = state.entries.resize(spare)?;
             state.depth = depth;
-            mistake!(ResizeLosesEntry => fault::remember());
             Ok((unused, state.update(this, |notify, is_full| notify.resized(depth, is_full))))
         });
         let (_unused, queue) = result.map_err(|_: Spare<Cqe>| NtStatus::BUFFER_OVERFLOW)?;
@@ -322,8 +316,7 @@ impl<O: Os> Cq<O> {
     /// `STATUS_INVALID_PARAMETER_MIX` if neither side has a limit.
     pub fn moderate(this: &Arc<Self>, interval: u32, count: u32) -> Result<(), NtStatus> {
         let queue = this.state.with(|state| {
-            let moderation = Moderation::new(interval, count, state.depth, this.os.timer_resolution());
-            let moderation = mistake!(ModerationWithoutLimit => moderation.or(Ok(Moderation::OFF)), else moderation)?;
+            let moderation = Moderation::new(interval, count, state.depth, this.os.timer_resolution())?;
             Ok::<_, NtStatus>(state.update(this, |notify, is_full| notify.moderate(moderation, is_full, this.os.now())))
         })?;
         if queue {
@@ -339,8 +332,6 @@ impl<O: Os> Cq<O> {
     pub fn arm(this: &Arc<Self>, kind: ArmType, taken: u64) {
         // An arm is never held back.
         let queue = this.state.with(move |state| state.settle().arm(kind, taken).queue);
-        mistake!(CallbackInsideArm if queue => return Self::notify(this));
-        mistake!(CallbackReentered if this.state.with(|state| state.settle().reenter()) => return Self::notify(this));
         if queue {
             this.dpc.queue(this);
         }
@@ -371,12 +362,6 @@ impl<O: Os> Cq<O> {
 
     /// Makes the callbacks that are due, a bounded number of them.
     fn notify(this: &Arc<Self>) {
-        mistake!(CallbackUnderLock => return this.state.with(|state| {
-            if let Some(status) = state.settle().begin() {
-                this.client.notify(status);
-                let _ = state.settle().end();
-            }
-        }));
         for _ in 0..CALLBACKS_PER_RUN {
             let due = this.state.with(|state| match state.settle().failure() {
                 Some(failure) if !state.told => Err(failure),

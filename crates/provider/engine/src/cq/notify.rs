@@ -7,8 +7,8 @@
 //! The *ordinal* of an entry is its number, counted from one. Ordinals may wrap around; [`newer`] compares them.
 
 use super::{CqeOutcome, moderation::Moderation};
+use crate::NtStatus;
 pub use crate::ring::newer;
-use crate::{NtStatus, mistake};
 
 /// What an arm waits for, weakest first (`NDKPI 7.1.4`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,7 +37,6 @@ impl ArmType {
     #[inline]
     #[must_use]
     pub fn merge(first: Option<Self>, second: Self) -> Self {
-        mistake!(ArmDowngraded => return second);
         first.map_or(second, |first| first.max(second))
     }
 }
@@ -58,11 +57,7 @@ impl Class {
     #[inline]
     #[must_use]
     pub fn of(outcome: CqeOutcome) -> Self {
-        let succeeded = outcome.status().is_success();
-        mistake!(FailedRequestDoesNotSolicit if !succeeded => return Self::Plain);
-        mistake!(SolicitedEntryIsPlain if outcome.is_solicited() => return Self::Plain);
-        mistake!(PlainEntrySolicits if succeeded => return Self::Solicited);
-        match (succeeded, outcome.is_solicited()) {
+        match (outcome.status().is_success(), outcome.is_solicited()) {
             (false, _) => Self::Failed,
             (true, true) => Self::Solicited,
             (true, false) => Self::Plain,
@@ -231,7 +226,6 @@ impl Notify {
 
     /// An entry of `class` was queued; `full` is true if it was the last one that fits. Called for every entry, in order.
     pub fn queued(&mut self, class: Class, full: bool) -> Action {
-        mistake!(UnarmedCallback if !self.closed => self.view.arm = Some(ArmType::Any));
         self.view.newest = self.view.newest.wrapping_add(1);
         if class != Class::Plain {
             self.view.newest_solicited = self.view.newest;
@@ -239,16 +233,15 @@ impl Notify {
         if class == Class::Failed {
             self.newest_failed = self.view.newest;
         }
-        let urgent = mistake!(ModerationHoldsFailure => false, else class == Class::Failed || full);
+        let urgent = class == Class::Failed || full;
         let satisfied = satisfied(&self.view);
         if satisfied {
-            self.view.arm = mistake!(ArmIsNotOneShot => self.view.arm, else None);
+            self.view.arm = None;
         }
         if let Some(hold) = &mut self.hold {
             // If the entry has satisfied another arm, one callback answers both.
             hold.completions += 1;
             let ends = urgent || self.moderation.counted(hold.completions);
-            let ends = mistake!(ModerationIgnoresCount => false, else ends);
             return if ends { self.make_due() } else { Action::default() };
         }
         if !satisfied || self.due {
@@ -269,7 +262,7 @@ impl Notify {
         }
         self.view.arm = Some(ArmType::merge(self.view.arm, kind));
         self.view.taken = taken;
-        mistake!(ArmMissesQueuedEntry => Action::default(), else self.decide())
+        self.decide()
     }
 
     /// Makes a callback due if the arm is satisfied. Moderation does not delay it.
@@ -278,7 +271,7 @@ impl Notify {
         if !satisfied(&self.view) {
             return Action::default();
         }
-        self.view.arm = mistake!(ArmIsNotOneShot => self.view.arm, else None);
+        self.view.arm = None;
         self.make_due()
     }
 
@@ -288,7 +281,6 @@ impl Notify {
             return Action::default();
         }
         (self.failure, self.view.failure_to_report) = (Some(failure), true);
-        mistake!(ModerationHoldsFailure if self.hold.is_some() => return Action::default());
         if self.hold.is_some() { self.make_due() } else { self.decide() }
     }
 
@@ -311,7 +303,6 @@ impl Notify {
     /// The queue was resized to `depth`; `full` is true if it is full. No entry can end the hold of a full queue, and a count that
     /// was above the depth may have been reached.
     pub fn resized(&mut self, depth: u32, full: bool) -> Action {
-        mistake!(ResizeDisarms => self.view.arm = None);
         self.moderation = self.moderation.at_depth(depth);
         let Some(hold) = &self.hold else { return Action::default() };
         if full || self.moderation.counted(hold.completions) { self.make_due() } else { Action::default() }
@@ -380,23 +371,12 @@ impl Notify {
 
     /// The callback has returned. Returns true if another one is due, which the caller has to begin.
     pub fn end(&mut self) -> bool {
-        mistake!(EntryDuringCallbackLost => (self.view.last_callback, self.due) = (self.view.newest, false));
         self.callback = if self.due { Callback::Queued } else { Callback::Idle };
         self.due
     }
 
-    /// For the mistake `CallbackReentered`: the callback that is due does not wait for the one that runs.
-    pub(super) fn reenter(&mut self) -> bool {
-        let breaks = mistake!(CallbackReentered => self.due && self.callback == Callback::Running, else false);
-        if breaks {
-            self.callback = Callback::Queued;
-        }
-        breaks
-    }
-
     /// Prevents further callbacks.
     pub fn close(&mut self) {
-        mistake!(CallbackAfterCloseBegan => return);
         self.closed = true;
         self.view.arm = None;
         self.due = false;

@@ -11,10 +11,7 @@ use super::{
     translation::{Side, Translation, TranslationCache},
     uses::{Held, Transfers, UsesOf},
 };
-use crate::{
-    mistake,
-    os::{Memory, Os},
-};
+use crate::os::{Memory, Os};
 
 /// A token, and what it is to be used for.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +122,7 @@ impl<O: Os> Domain<O> {
             return Ok(Segment::empty());
         }
         if token == self.privileged {
-            if mistake!(PrivilegedTokenIsRemote => false, else access.is_remote()) {
+            if access.is_remote() {
                 return Err(NtStatus::ACCESS_VIOLATION);
             }
             // The privileged token grants no read sink (`NDKPI 7.5`).
@@ -192,7 +189,7 @@ impl<O: Os> Domain<O> {
     /// What a token stands for, if it is of this domain and may be used so.
     #[inline]
     fn open<'a>(&self, entry: &'a Entry<O>, Lookup { token, access }: Lookup) -> Option<LockedMr<'a, O>> {
-        if mistake!(DomainNotChecked => false, else entry.domain != self.privileged) {
+        if entry.domain != self.privileged {
             return None;
         }
         let (entry, uses) = entry.object.open(token, access)?;
@@ -275,7 +272,6 @@ impl<O: Os> Domain<O> {
     }
 
     fn end(&self, token: u32, by_peer: bool) -> Result<(), NtStatus> {
-        mistake!(TokenAfterInvalidate if !by_peer => return Ok(()));
         let binding = self.with_own(token, |object| match object {
             Object::Fast(Some(fast)) => fast.end(token, by_peer).map(|()| None),
             Object::Window(window) => window.end(token, by_peer).map(Some),

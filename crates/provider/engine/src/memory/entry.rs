@@ -13,7 +13,7 @@ use super::{
     uses::{Uses, UsesOf},
     window::Bindings,
 };
-use crate::{mistake, os::Os};
+use crate::os::Os;
 
 /// The object of a token, in the table of all tokens.
 pub struct Entry<O: Os> {
@@ -80,7 +80,6 @@ impl<O: Os> Object<O> {
             }
             Self::Window(window) => {
                 let (grant, region) = window.current()?;
-                let region = mistake!(WindowForgetsRegion => None, else region);
                 (grant, UsesOf { object: Some(&window.uses), region })
             }
             Self::Domain => return None,

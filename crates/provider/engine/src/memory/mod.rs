@@ -85,7 +85,6 @@ pub use uses::Transfers;
 pub use window::{Bind, Window};
 
 use crate::{
-    mistake,
     os::{Memory, Os},
     sync::{AtomicU32, Ordering},
 };
@@ -296,7 +295,7 @@ impl<O: Os> MemoryTable<O> {
     }
 
     fn is_read_sink_required(&self) -> bool {
-        mistake!(ReadSinkRequired => true, else self.rules.read_sink_required)
+        self.rules.read_sink_required
     }
 
     /// The rights in force of a registration with these.

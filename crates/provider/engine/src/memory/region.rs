@@ -16,7 +16,6 @@ use super::{
     uses::Client,
 };
 use crate::{
-    mistake,
     os::{Memory, Os},
     sync::{AtomicU32, Ordering},
 };
@@ -156,7 +155,6 @@ impl<O: Os> Region<O> {
     /// - `STATUS_INVALID_DEVICE_REQUEST`: the region is for fast registration, which an invalidation ends.
     /// - `STATUS_INVALID_DEVICE_STATE`: it is not registered.
     pub fn deregister(&self) -> Result<Release, NtStatus> {
-        mistake!(TokenAfterDeregister => return Ok(Release::Done));
         if self.kind == RegionKind::Fast {
             return Err(NtStatus::INVALID_DEVICE_REQUEST);
         }

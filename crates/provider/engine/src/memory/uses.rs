@@ -15,8 +15,6 @@ use core::any::Any;
 
 use fallible::{AllocError, Arc, try_box};
 
-use crate::mistake;
-
 /// A value of an object's creator, dropped at the end of the object's use.
 pub struct Client {
     _value: Box<dyn Any + Send + Sync>,
@@ -53,8 +51,7 @@ impl Uses {
     ///
     /// [`AllocError`].
     pub fn try_new(client: &Arc<Client>) -> Result<Arc<Self>, AllocError> {
-        let client = mistake!(CloseDoesNotWait => Client::try_new(())?, else client.clone());
-        Arc::try_new(Self { counted: Arc::try_new(Use { _client: client })? })
+        Arc::try_new(Self { counted: Arc::try_new(Use { _client: client.clone() })? })
     }
 
     /// Returns true if no segment is left. Then all that was done with them happened before.

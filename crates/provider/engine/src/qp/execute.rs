@@ -17,7 +17,6 @@ use super::{
 use crate::{
     cq::{self, Cq, Cqe, CqeOutcome, Operation},
     memory::{Access, CacheResult, LockedMr, Lookup, MOST_BY_CACHE, Side},
-    mistake,
     nic::Budget,
     os::{Memory, Os},
     prefetch::cold_path,
@@ -258,11 +257,10 @@ impl<O: Os, R: Requests> Execution<'_, O, R> {
 /// The completion of a receive that a message of `length` bytes has filled.
 #[inline]
 pub(super) fn received<O: Os>(peer: &Qp<O>, context: usize, length: u32, flags: Flags) -> Cqe {
-    let bytes = mistake!(BytesWrong => length + 1, else length);
     let cqe = peer.cqe(context, Operation::Receive, NtStatus::SUCCESS);
     Cqe {
         outcome: cqe.outcome.soliciting(flags.contains(Flags::SOLICIT)),
-        received: cq::Received::new(bytes, 0),
+        received: cq::Received::new(length, 0),
         ..cqe
     }
 }

@@ -6,7 +6,6 @@ use fallible::Arc;
 
 use super::{Bell, NtStatus, Qp, order};
 use crate::{
-    mistake,
     os::{Os, SpinLock},
     sync::Ordering,
 };
@@ -156,7 +155,7 @@ impl<O: Os> Qp<O> {
 
     /// Allows reads or refuses them: the latter if the outbound read limit of the connection is zero (`NDKPI 7.7.3`).
     pub(crate) fn allow_reads(&self, allowed: bool) {
-        self.no_reads.store(mistake!(ReadLimitIgnored => false, else !allowed), Ordering::Release);
+        self.no_reads.store(!allowed, Ordering::Release);
     }
 
     /// The queue pair at the other end.

@@ -20,6 +20,7 @@
 
 mod execute;
 mod hardware;
+mod lend;
 mod link;
 mod post;
 mod progress;
@@ -34,10 +35,11 @@ use core::any::Any;
 
 use fallible::{Arc, try_box};
 use hardware::Hardware;
+pub use lend::Lend;
 use link::Link;
 pub use link::LinkClient;
 use post::Limits;
-pub use post::{DIRECT_QUANTUM, Flags, Payload, SqProducer};
+pub use post::{DIRECT_QUANTUM, Elements, Flags, Parts, Payload, SqProducer};
 use receive_queue::ReceiveQueue;
 pub use receive_queue::RqProducer;
 pub(crate) use receive_queue::{Claim, Claimed};

@@ -1,12 +1,12 @@
 //! Posting to the send queue.
 //!
 //! As soon as a request is published it may complete, and the consumer's callback may post the next one before the post of this
-//! one has returned. So a post takes the poster's end of the queue as a guard, and drops it before it publishes.
+//! one has returned. So a post is lent the poster's end of the queue ([`Lend`]), and gives it back before it publishes.
 //!
 //! If the NIC carries requests out in posts ([`NicMode::Direct`](crate::nic::NicMode::Direct)) and the queue is empty, a request
 //! passes the queue by and goes to the executor. If it is not simple it is posted like any other.
 
-use core::{mem, ops::DerefMut};
+use core::{iter, mem};
 
 use bitflags::bitflags;
 use fallible::Arc;
@@ -14,10 +14,10 @@ use fallible::Arc;
 use super::{
     NtStatus, Qp,
     execute::Execution,
+    lend::Lend,
     request::{CHUNK, Chunk, INLINE, InlineData, LocalData, Sge, Work, WorkRequest},
 };
 use crate::{
-    mistake,
     nic::Budget,
     os::{Os, SpinLock},
     ring::Producer,
@@ -51,12 +51,7 @@ impl Flags {
     /// Returns true if a request with these flags makes no completion when it ends with this status (`NDKPI 2.4`).
     #[inline]
     pub(super) fn are_silent(self, status: NtStatus) -> bool {
-        self.contains(Self::SILENT_SUCCESS)
-            && match status {
-                NtStatus::SUCCESS => mistake!(SilentSuccessCompletes => false, else true),
-                NtStatus::CANCELLED => mistake!(FlushForgetsSilent => true, else false),
-                _ => mistake!(SilentFailureIsSilent => true, else false),
-            }
+        self.contains(Self::SILENT_SUCCESS) && status == NtStatus::SUCCESS
     }
 }
 
@@ -85,8 +80,7 @@ impl Limits {
     /// `STATUS_DATA_OVERRUN` if they are too many.
     #[inline]
     pub fn check_count(&self, elements: usize) -> Result<u32, NtStatus> {
-        let most = mistake!(TooManyElementsAccepted => self.elements + 1, else self.elements);
-        u32::try_from(elements).ok().filter(|count| *count <= most).ok_or(NtStatus::DATA_OVERRUN)
+        u32::try_from(elements).ok().filter(|count| *count <= self.elements).ok_or(NtStatus::DATA_OVERRUN)
     }
 }
 
@@ -99,16 +93,40 @@ pub struct SqProducer {
     pub(super) deferred: bool,
 }
 
+/// A scatter/gather list.
+pub trait Elements: ExactSizeIterator<Item = Sge> + Clone {}
+
+impl<T: ExactSizeIterator<Item = Sge> + Clone> Elements for T {}
+
+/// Bytes in any number of parts.
+pub trait Parts: ExactSizeIterator<Item: AsRef<[u8]>> + Clone {}
+
+impl<T: ExactSizeIterator<Item: AsRef<[u8]>> + Clone> Parts for T {}
+
 /// The local bytes of a request that is being posted.
 #[derive(Clone, Debug)]
-pub enum Payload<E, I> {
+pub enum Payload<E, P> {
     /// Registered memory, named by a list of elements.
     Elements(E),
-    /// Bytes that the request carries itself, in any number of parts. They are taken before the post returns.
-    Inline(I),
+    /// Bytes that the request carries itself. They are taken before the post returns.
+    Inline(P),
 }
 
-impl<'a, E: ExactSizeIterator<Item = Sge> + Clone, I: ExactSizeIterator<Item = &'a [u8]> + Clone> Payload<E, I> {
+impl<E: Elements> Payload<E, iter::Empty<&'static [u8]>> {
+    /// Registered memory, where it is never anything else.
+    pub const fn of_elements(elements: E) -> Self {
+        Self::Elements(elements)
+    }
+}
+
+impl<P: Parts> Payload<iter::Empty<Sge>, P> {
+    /// Inline bytes, where it is never anything else.
+    pub const fn of_parts(parts: P) -> Self {
+        Self::Inline(parts)
+    }
+}
+
+impl<E: Elements, P: Parts> Payload<E, P> {
     /// The data and its length, if it fits into the request itself and is within the limits: a single element, or few inline bytes
     /// in one part.
     #[inline]
@@ -121,6 +139,7 @@ impl<'a, E: ExactSizeIterator<Item = Sge> + Clone, I: ExactSizeIterator<Item = &
             }
             Self::Inline(parts) => {
                 let only = if parts.len() == 1 { parts.clone().next() } else { None }?;
+                let only = only.as_ref();
                 let length = u32::try_from(only.len()).ok()?;
                 let fits = only.len() <= INLINE && length <= limits.inline_bytes();
                 fits.then(|| (LocalData::Inline(InlineData::new(only)), length))
@@ -189,13 +208,10 @@ pub(super) fn push_elements(
 }
 
 /// Pushes all inline bytes but the first few. Returns these, and the length of all.
-fn push_inline<'a>(
-    queue: &mut Producer<Chunk>,
-    parts: impl Iterator<Item = &'a [u8]>,
-    most: u32,
-) -> Result<(InlineData, u32), NtStatus> {
+fn push_inline(queue: &mut Producer<Chunk>, parts: impl Parts, most: u32) -> Result<(InlineData, u32), NtStatus> {
     let (mut first, mut chunk, mut length) = ([0; INLINE], [0; CHUNK], 0);
-    for mut part in parts {
+    for part in parts {
+        let mut part = part.as_ref();
         if part.len() > most as usize - length {
             return Err(NtStatus::INVALID_BUFFER_SIZE);
         }
@@ -222,8 +238,8 @@ fn push_inline<'a>(
 }
 
 impl<O: Os> Qp<O> {
-    /// Posts a request with local data (`NDKPI 7.3`), or carries it out at once. `queue` borrows the poster's end of the send
-    /// queue, if it is needed.
+    /// Posts a request with local data (`NDKPI 7.3`), or carries it out at once. `queue` lends the poster's end of the send queue,
+    /// if it is needed.
     ///
     /// # Errors
     ///
@@ -238,13 +254,13 @@ impl<O: Os> Qp<O> {
     /// - That of `queue`.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
-    pub fn post<'a, G: DerefMut<Target = SqProducer>>(
+    pub fn post(
         this: &Arc<Self>,
         context: usize,
         work: Work,
         flags: Flags,
-        payload: Payload<impl ExactSizeIterator<Item = Sge> + Clone, impl ExactSizeIterator<Item = &'a [u8]> + Clone>,
-        queue: impl FnOnce() -> Result<G, NtStatus>,
+        payload: Payload<impl Elements, impl Parts>,
+        queue: impl Lend<SqProducer>,
     ) -> Result<(), NtStatus> {
         let is_forbidden = this.forbids(&work);
         let Some((data, length)) = payload.single(&this.limits) else {
@@ -267,17 +283,16 @@ impl<O: Os> Qp<O> {
     /// pushes what does not fit into the request, and returns its work, data and length. It is called when nothing else can fail.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
-    fn post_queued<G: DerefMut<Target = SqProducer>>(
+    fn post_queued(
         this: &Arc<Self>,
         context: usize,
         flags: Flags,
         is_forbidden: bool,
-        queue: impl FnOnce() -> Result<G, NtStatus>,
+        queue: impl Lend<SqProducer>,
         make: impl FnOnce(&mut Producer<Sge>, &mut Producer<Chunk>) -> Result<(Work, LocalData, u32), NtStatus>,
     ) -> Result<(), NtStatus> {
         Self::enqueue(this, flags, queue, |queue| {
-            let is_linked = mistake!(UnconnectedPostAccepted => true, else this.is_linked());
-            if !is_linked || this.is_dead() {
+            if !this.is_linked() || this.is_dead() {
                 return Err(NtStatus::CONNECTION_INVALID);
             }
             if is_forbidden {
@@ -318,12 +333,12 @@ impl<O: Os> Qp<O> {
     /// # Errors
     ///
     /// As [`Qp::post`], and those of `work`.
-    pub fn post_local<G: DerefMut<Target = SqProducer>>(
+    pub fn post_local(
         this: &Arc<Self>,
         context: usize,
         flags: Flags,
         work: impl FnOnce() -> Result<Work, NtStatus>,
-        queue: impl FnOnce() -> Result<G, NtStatus>,
+        queue: impl Lend<SqProducer>,
     ) -> Result<(), NtStatus> {
         Self::post_queued(this, context, flags, false, queue, |_, _| Ok((work()?, LocalData::NONE, 0)))
     }
@@ -334,11 +349,7 @@ impl<O: Os> Qp<O> {
     ///
     /// `status`, or that of `queue`.
     #[cold]
-    pub fn refuse<G: DerefMut<Target = SqProducer>>(
-        this: &Arc<Self>,
-        status: NtStatus,
-        queue: impl FnOnce() -> Result<G, NtStatus>,
-    ) -> Result<(), NtStatus> {
+    pub fn refuse(this: &Arc<Self>, status: NtStatus, queue: impl Lend<SqProducer>) -> Result<(), NtStatus> {
         Self::enqueue(this, Flags::empty(), queue, |_| Err(status))
     }
 
@@ -346,26 +357,28 @@ impl<O: Os> Qp<O> {
     /// that were deferred before it (`NDKPI 7.3`): the consumer will not post the one that would have rung.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what is known of the request stays in registers")]
-    fn enqueue<G: DerefMut<Target = SqProducer>>(
+    fn enqueue(
         this: &Arc<Self>,
         flags: Flags,
-        queue: impl FnOnce() -> Result<G, NtStatus>,
+        queue: impl Lend<SqProducer>,
         push: impl FnOnce(&mut SqProducer) -> Result<u32, NtStatus>,
     ) -> Result<(), NtStatus> {
-        let mut queue = queue()?;
+        let mut queue = queue.lend()?;
         let pushed = push(&mut queue);
         let is_deferred = pushed.is_ok() && flags.contains(Flags::DEFER);
         let was_deferred = mem::replace(&mut queue.deferred, is_deferred);
         queue.requests.hand_over();
         drop(queue);
         let length = pushed.inspect_err(|_| {
-            if mistake!(DeferredStaysOnFailure => false, else was_deferred) {
+            if was_deferred {
                 Self::ring(this);
             }
         })?;
         this.posted.publish();
         if is_deferred {
-        } else if this.is_direct && length as usize <= DIRECT_QUANTUM.bytes {
+            return Ok(());
+        }
+        if this.is_direct && length as usize <= DIRECT_QUANTUM.bytes {
             Self::ring_direct(this);
         } else {
             Self::ring(this);

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     memory::{self, Access, Segment, Transfers, transfer, transfer_in_disorder},
-    mistake,
     nic::Budget,
     os::Os,
     ring::Consumer,
@@ -103,10 +102,7 @@ impl<O: Os> SendQueue<O> {
     ///
     /// The local side comes first: a request with a local error fails with that, and does not affect the peer.
     fn start(&mut self, qp: &Arc<Qp<O>>, request: &WorkRequest) -> Result<bool, NtStatus> {
-        let local_comes_last = mistake!(RemoteErrorsFirst => true, else false);
-        if !local_comes_last {
-            self.find_local(qp, request)?;
-        }
+        self.find_local(qp, request)?;
         let Some(peer) = &self.peer else { return Ok(false) };
         let mut claim = None;
         match request.work {
@@ -133,9 +129,6 @@ impl<O: Os> SendQueue<O> {
             Work::FastRegister(_) | Work::Bind(_) | Work::Invalidate { .. } => {}
         }
         self.current = Some(Current { claim, moved: 0, invalidated: None });
-        if local_comes_last {
-            self.find_local(qp, request)?;
-        }
         Ok(true)
     }
 
@@ -217,11 +210,6 @@ impl<O: Os> SendQueue<O> {
             _ => return Ok(true),
         };
         let is_send = matches!(request.work, Work::Send { .. });
-        #[cfg(feature = "faults")]
-        mistake!(RemoteInvalidateLate if is_send => {
-            self.late = Some((domain.clone(), token));
-            return Ok(true)
-        });
         if current.invalidated.is_none() {
             // The request's own transfer is over.
             self.local.clear();
@@ -236,8 +224,7 @@ impl<O: Os> SendQueue<O> {
             result?;
             current.invalidated = Some(transfers);
         }
-        let are_over = current.invalidated.as_ref().is_none_or(Transfers::are_over);
-        Ok(mistake!(InvalidateDoesNotWait => true, else are_over))
+        Ok(current.invalidated.as_ref().is_none_or(Transfers::are_over))
     }
 
     /// Carries out the rest of the first request, whose bytes have moved.

@@ -1,13 +1,13 @@
 //! The receive queue of a queue pair: receives are posted to it as in [`super::post`], and filled by the peer.
 
 use alloc::vec::Vec;
-use core::ops::DerefMut;
 
 use fallible::Arc;
 
 use super::{
     Flags, NtStatus, Qp,
     execute::received_invalidating,
+    lend::Lend,
     post::{Limits, push_elements},
     request::{ReceiveRequest, Sge, resolve_all},
     send_queue::order,
@@ -129,7 +129,7 @@ impl ReceiveQueue {
 }
 
 impl<O: Os> Qp<O> {
-    /// Posts a receive into `elements`, also before the queue pair is connected (`NDKPI 5.7`). `queue` borrows the poster's end
+    /// Posts a receive into `elements`, also before the queue pair is connected (`NDKPI 5.7`). `queue` lends the poster's end
     /// of the receive queue.
     ///
     /// # Errors
@@ -137,13 +137,13 @@ impl<O: Os> Qp<O> {
     /// Nothing is posted then: `STATUS_NO_MORE_ENTRIES` if the queue is full, `STATUS_DATA_OVERRUN` for too many elements,
     /// `STATUS_BUFFER_OVERFLOW` for more bytes than one request may have, or the error of `queue`.
     #[inline]
-    pub fn post_receive<G: DerefMut<Target = RqProducer>>(
+    pub fn post_receive(
         this: &Arc<Self>,
         context: usize,
         elements: impl ExactSizeIterator<Item = Sge>,
-        queue: impl FnOnce() -> Result<G, NtStatus>,
+        queue: impl Lend<RqProducer>,
     ) -> Result<(), NtStatus> {
-        let mut queue = queue()?;
+        let mut queue = queue.lend()?;
         queue.push(context, elements)?;
         queue.requests.hand_over();
         drop(queue);

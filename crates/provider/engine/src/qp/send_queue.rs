@@ -64,9 +64,6 @@ pub(super) struct SendQueue<O: Os> {
     /// It is told also when the first request waits for a receive of the peer.
     settles: bool,
     pub current: Option<Current<O>>,
-    /// For the mistake `RemoteInvalidateLate`.
-    #[cfg(feature = "faults")]
-    pub late: Option<(Arc<crate::memory::Domain<O>>, u32)>,
     /// Local data of the current request. Has room for the most elements of a request.
     pub local: Vec<Segment<O>>,
     /// Remote data of the current request. Has room for the most elements of a receive.
@@ -142,8 +139,6 @@ impl<O: Os> SendQueue<O> {
             drain_to: None,
             settles: false,
             current: None,
-            #[cfg(feature = "faults")]
-            late: None,
             local: room(parameters.max_initiator_sge)?,
             remote: room(parameters.max_peer_sge.max(1))?,
         })
@@ -152,10 +147,6 @@ impl<O: Os> SendQueue<O> {
     /// Follows `orders`, and carries requests out until there are none, the first has to wait, or the budget is spent. Returns
     /// true if it needs another quantum; otherwise it waits for the doorbell.
     pub fn run(&mut self, qp: &Arc<Qp<O>>, orders: u32, budget: &mut Budget) -> bool {
-        #[cfg(feature = "faults")]
-        if let Some((domain, token)) = self.late.take() {
-            let _ = domain.invalidate_remote(token);
-        }
         if orders & order::TO_SEND_QUEUE != 0 {
             self.follow(qp, orders);
         }
@@ -242,8 +233,6 @@ impl<O: Os> SendQueue<O> {
     pub fn peer_if_idle(&mut self, qp: &Qp<O>) -> Option<&Arc<Qp<O>>> {
         // The end of the connection gives an order. It is checked under the lock: see `Qp::quiesce`.
         let has_orders = qp.initiating.orders.load(Ordering::Relaxed) != 0;
-        #[cfg(feature = "faults")]
-        let has_orders = has_orders || self.late.is_some();
         if has_orders || !self.requests.is_empty() { None } else { self.plain_peer.as_ref() }
     }
 

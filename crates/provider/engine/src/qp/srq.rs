@@ -18,7 +18,6 @@ use super::{
 use crate::{
     cq::dependents::{DependentRef, Dependents, Spread, fail_some},
     memory::{Domain, Segment},
-    mistake,
     os::{Dpc, Os, Routine, SpinLock},
     ring::{self, Consumer, Spare},
     sync::Ordering,
@@ -83,7 +82,7 @@ impl<O: Os> State<O> {
         if !self.armed || !low || self.closed {
             return false;
         }
-        self.armed = mistake!(SrqNotificationIsNotOneShot => true, else false);
+        self.armed = false;
         self.due = true;
         true
     }
@@ -200,7 +199,6 @@ impl<O: Os> Srq<O> {
         if depth > 0 {
             this.resize(depth)?;
         }
-        mistake!(SrqZeroThresholdDisarms if threshold == 0 => this.state.with(|state| state.armed = false));
         let is_due = |state: &mut State<O>| {
             (state.threshold, state.armed) = (threshold, true);
             state.check_low_water()

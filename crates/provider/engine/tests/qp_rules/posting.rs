@@ -5,7 +5,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use engine::qp::{Flags, Payload, Qp, QpParameters, Sge, SqProducer};
+use engine::qp::{Flags, Lend, Payload, Qp, QpParameters, Sge, SqProducer};
 use ndkpi::NtStatus;
 use testing::qp_fixture::{PARAMETERS, PLAIN, SEND, all, on_nics};
 
@@ -261,6 +261,14 @@ impl DerefMut for Guard<'_> {
     }
 }
 
+impl Lend<SqProducer> for Guard<'_> {
+    type Lent = Self;
+
+    fn lend(self) -> Result<Self, NtStatus> {
+        Ok(self)
+    }
+}
+
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         self.1.set(true);
@@ -274,12 +282,12 @@ fn the_end_of_a_queue_is_given_back_before_the_request_has_an_effect() {
         b.receive(0, 0);
         let mut queue = a.take_initiator().into_queue();
         let is_back = Cell::new(false);
-        let elements = Payload::<_, std::iter::Empty<&[u8]>>::Elements([a.sge(0, 0); 2].into_iter());
-        let posted = Qp::post(a.qp(), 1, SEND, Flags::DEFER, elements, || Ok(Guard(&mut queue, &is_back)));
+        let elements = Payload::of_elements([a.sge(0, 0); 2].into_iter());
+        let posted = Qp::post(a.qp(), 1, SEND, Flags::DEFER, elements, Guard(&mut queue, &is_back));
         assert_eq!(posted, Ok(()));
         assert!(is_back.replace(false));
         // The guard is back before the doorbell rings, so what the callback would post finds it.
-        let posted = Qp::refuse(a.qp(), NtStatus::INVALID_PARAMETER, || Ok(Guard(&mut queue, &is_back)));
+        let posted = Qp::refuse(a.qp(), NtStatus::INVALID_PARAMETER, Guard(&mut queue, &is_back));
         assert_eq!(posted, Err(NtStatus::INVALID_PARAMETER));
         assert!(is_back.get());
         net.settle();

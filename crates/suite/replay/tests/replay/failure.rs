@@ -1,32 +1,13 @@
 //! From a failure to a test, as `docs/recorder.md` describes it: what was recorded once is run again, and what was wrong is named.
+//! That it names a wrong provider is in `tests-host/broken/tests/replay_of_a_failure.rs`.
 
 use std::sync::{Mutex, PoisonError};
 
-use engine::fault::{self, Fault};
 use host::HostOs;
 use interpose::adviser::{Adviser, Mode, Report, Settings, Sink, Totals};
-use recorder::Keep;
 use recording::Recording;
-use testing::alone::in_a_process_of_its_own;
 
-use crate::world::{recorded, run_of};
-
-/// A deliberate mistake is one of the whole process.
-#[test]
-fn the_replay_of_a_wrong_provider_says_where_it_was_wrong() {
-    in_a_process_of_its_own("failure::the_replay_of_a_wrong_provider_says_where_it_was_wrong", || {
-        fault::set(Some(Fault::ArmIsNotOneShot));
-        let (outcome, file) = run_of("arm.one-callback-per-arm", 1 << 14, Keep::First);
-        fault::set(None);
-        assert!(outcome.is_failure(), "the provider is wrong: {outcome}");
-        // From here on it is a test like any other: a file, and what has to be.
-        let recording = Recording::read(&file).expect("a recording");
-        let report = replay::run(&recording, 0).expect("it runs");
-        let said: Vec<_> = report.differences.iter().map(|one| one.what.as_str()).collect();
-        let callback = |what: &&str| what.contains("recorded a callback, here none comes");
-        assert!(said.iter().any(callback), "a callback that nobody had armed for: {said:?}");
-    });
-}
+use crate::world::recorded;
 
 /// Keeps what is found.
 #[derive(Default)]

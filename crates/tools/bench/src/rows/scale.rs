@@ -93,10 +93,10 @@ impl Fabric {
                 let [near, far] = &mut self.pairs[next];
                 next = (next + 1) % pairs;
                 let queue = &mut far.receive_queue;
-                Qp::post_receive(&far.qp, next, iter::empty(), || Ok(queue)).expect("room");
+                Qp::post_receive(&far.qp, next, iter::empty(), queue).expect("room");
                 let (work, queue) = (Work::Send { invalidate: None }, &mut near.send_queue);
-                let nothing = Payload::<_, iter::Empty<&[u8]>>::Elements(iter::empty());
-                Qp::post(&near.qp, next, work, Flags::default(), nothing, || Ok(queue)).expect("room");
+                let nothing = Payload::of_elements(iter::empty());
+                Qp::post(&near.qp, next, work, Flags::default(), nothing, queue).expect("room");
             }
             done += self.consumer.poll(BURST, |entry| {
                 black_box(entry.request_context);
