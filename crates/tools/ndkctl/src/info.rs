@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     End,
     args::Info,
-    output::{bytes, print_json, print_table, table},
+    output::{align_right, bytes, keep_whole, print_json, print_table, table},
 };
 
 /// What an object takes of the non-paged pool. The table is that of the driver's build, where a test counts what the pool gives
@@ -131,6 +131,7 @@ fn print(info: &NDK_ADAPTER_INFO, version: NDK_VERSION, costs: Option<&[Cost]>) 
         let heading = if row == 0 { "AdapterFlags" } else { "" };
         list.add_row([heading, name, ""]);
     }
+    keep_whole(&mut list, 1);
     print_table(&list);
     if let Some(costs) = costs {
         say!();
@@ -140,6 +141,7 @@ fn print(info: &NDK_ADAPTER_INFO, version: NDK_VERSION, costs: Option<&[Cost]>) 
             let [entries, bytes] = [cost.entries, cost.bytes].map(|bytes| bytes.to_string());
             list.add_row([cost.object.clone(), cost.parameters.clone(), entries, bytes, ratio]);
         }
+        (2..5).for_each(|column| align_right(&mut list, column));
         print_table(&list);
     }
 }

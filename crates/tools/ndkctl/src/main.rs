@@ -80,6 +80,12 @@ fn main() -> ExitCode {
         usage::print_help();
         return ExitCode::SUCCESS;
     }
+    if arguments[1] == "help" {
+        let words = arguments[2..].iter().map(|word| word.to_string_lossy().into_owned());
+        // `ndkctl help ping --help` asks for the same twice.
+        let words: Vec<_> = words.filter(|word| !word.starts_with('-')).collect();
+        return usage::help(&words);
+    }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => return usage::refuse(&error, &arguments),

@@ -57,16 +57,22 @@ pub fn table(headings: &[&str]) -> Table {
     };
     table.set_header(headings.iter().map(bold));
     // Names stay whole, so that they can be copied.
-    if let Some(names) = table.column_mut(0) {
-        names.set_constraint(ColumnConstraint::ContentWidth);
-    }
+    keep_whole(&mut table, 0);
     table
 }
 
-/// Aligns the numbers of a column.
+/// Aligns the numbers of a column, and keeps them whole however narrow the terminal is.
 pub fn align_right(table: &mut Table, column: usize) {
     if let Some(column) = table.column_mut(column) {
         column.set_cell_alignment(CellAlignment::Right);
+    }
+    keep_whole(table, column);
+}
+
+/// Never breaks what is in a column, however narrow the terminal is.
+pub fn keep_whole(table: &mut Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
     }
 }
 

@@ -109,7 +109,6 @@ fn every_command_ends_quietly_when_nobody_reads_its_output() {
         &["info"],
         &["info", "--json"],
         &["info", "--memory"],
-        &["bench", "--quick", "--filter", "no such row"],
         &["counters"],
         &["counters", "--watch"],
         &["netstat"],
@@ -130,7 +129,7 @@ fn what_goes_to_the_standard_error_is_not_needed_to_end_well() {
         (&["selftest", "--filter", "arm", "--verbose"], 0),
         (&["ping", "--size", "0"], 2),
         (&["ping", "--count", "10"], 0),
-        (&["bench", "--quick", "--filter", "no such row"], 0),
+        (&["bench", "--quick", "--filter", "no such row"], 2),
     ] {
         assert_eq!(unread(arguments, false, true).status.code(), Some(code), "{arguments:?}");
     }
