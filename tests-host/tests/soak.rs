@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use conformance::{
-    HELD, Stop,
+    HELD,
     client::{Options, Session},
     host::{HostPlatform, Scheduler, Setup},
     soak::{self, Counts},
@@ -25,10 +25,10 @@ fn round(seed: u64, nic: NicMode, patience: u64) -> Result<Vec<(&'static str, u6
     match Session::with(&platform, &options, |session| soak::round(session, &counts, 3, 20)) {
         HELD => platform.finish().map(|()| counts.each().collect()),
         Ok(pass) => Err(format!("not expected of a round: {pass:?}")),
-        Err(Stop::Failed(seen) | Stop::Skipped(seen)) => {
+        Err(stop) => {
             // What a wrong provider leaves behind is not looked at.
             std::mem::forget(platform);
-            Err(seen.to_string())
+            Err(stop.text().to_owned())
         }
     }
 }

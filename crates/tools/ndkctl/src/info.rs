@@ -2,7 +2,7 @@
 
 use conformance::host::{HostPlatform, Setup};
 use conformance::{
-    HELD, Stop,
+    HELD,
     client::{Options, Session},
 };
 use host::say;
@@ -55,7 +55,7 @@ pub fn run(args: &Info) -> Result<End, String> {
     let ended = platform.finish();
     let (info, version) = match (verdict, found) {
         (Ok(_), Some(found)) => found,
-        (Err(Stop::Failed(text) | Stop::Skipped(text)), _) => return Err(text.as_str().to_owned()),
+        (Err(stop), _) => return Err(stop.text().to_owned()),
         (Ok(_), None) => return Err("the adapter says nothing".to_owned()),
     };
     ended?;

@@ -23,7 +23,6 @@ mod driver;
 mod driver_interface;
 mod driver_record;
 mod driver_run;
-mod driver_selftest;
 mod driver_settings;
 mod example;
 mod explain;

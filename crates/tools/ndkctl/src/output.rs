@@ -109,6 +109,13 @@ pub fn print_json(value: &impl Serialize) -> Result<(), String> {
     Ok(())
 }
 
+/// The progress bar of a number of cases, on the standard error; invisible unless that is a terminal.
+pub fn bar(length: u64) -> ProgressBar {
+    let bar = progress(length, "{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
 /// A progress bar on the standard error; invisible unless that is a terminal.
 pub fn progress(length: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
@@ -136,8 +143,9 @@ pub fn word(outcome: &Outcome) -> String {
         Outcome::Failed(_) => Style::new().red().bold(),
         Outcome::Skipped(_) => Style::new().yellow(),
         Outcome::Observed(_) => Style::new().cyan(),
+        Outcome::Inconclusive(_) => Style::new().magenta().bold(),
     };
-    style.apply_to(format_args!("{:<8}", outcome.word())).to_string()
+    style.apply_to(format_args!("{:<12}", outcome.word())).to_string()
 }
 
 /// A duration in a suitable unit.

@@ -7,6 +7,7 @@ mod made;
 mod manners;
 #[path = "../../src/schema.rs"]
 mod schema;
+mod selftest;
 mod wire;
 
 use std::process::{Command, Output, Stdio};
@@ -60,7 +61,13 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         (&["selftest", "--filter", "no such case"], "arm"),
         (&["nd2-selftest", "--filter", "no such case"], "--list"),
         (&["self-test"], "selftest"),
-        (&["selftest", "--driver", "--filter", "arm"], "--filter"),
+        (&["selftest", "--driver", "--filter", "no such case"], "arm"),
+        (&["selftest", "--from", "no such case"], "--list"),
+        (&["selftest", "--exclude", "/no/such/file"], "--exclude"),
+        (&["selftest", "--junit", "."], "folder"),
+        (&["selftest", "--resume", "--filter", "arm"], "--filter"),
+        (&["selftest", "--driver", "--interface", "Ethernet 3", "--record", "file"], "--record"),
+        (&["selftest", "--driver", "--advise"], "--advise"),
         (&["selftest", "--driver", "--completion", "early"], "--completion"),
         (&["selftest", "--interface", "Ethernet 3"], "--driver"),
         (&["selftest", "--driver", "--peer", "Ethernet 4"], "--interface"),
@@ -71,6 +78,12 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         (&["driver", "install", "--driver", "softnd"], "softndk, softndknic, ndktest"),
         (&["nic", "pair", "--addresses", "192.168.77.11", "here"], "--addresses"),
         (&["info", "--mem"], "--memory"),
+        (&["bench", "--quick", "--filter", "no such row"], "docs/performance"),
+        (&["help", "nd2", "foo"], "info, list, install, uninstall"),
+        (&["help", "ping", "foo"], "none"),
+        (&["help", "pnig"], "selftest, ping"),
+        (&["explain", "no such name"], "STATUS_CANCELLED"),
+        (&["run", "--junit", ".", "image.sys"], "folder"),
     ] {
         let output = ndkctl(arguments);
         let (said, shown) = (text(&output.stderr), text(&output.stdout));
@@ -168,6 +181,7 @@ fn the_doctor_says_what_applies_without_windows() {
 fn where_there_are_no_drivers_one_line_says_so() {
     for arguments in [
         &["selftest", "--driver"][..],
+        &["selftest", "--driver", "--filter", "arm", "--ndkpi", "1", "--record", "file"],
         &["selftest", "--driver", "--interface", "Ethernet 3"],
         &["driver", "run", "performance"],
         &["driver", "settings"],
@@ -188,7 +202,7 @@ fn where_there_are_no_drivers_one_line_says_so() {
 #[test]
 fn help_and_version_are_no_mistakes() {
     for arguments in
-        [&["--help"][..], &["--version"], &["selftest", "--help"], &["ping", "--help"], &["info", "--help"]]
+        [&["--help"][..], &["--version"], &["selftest", "--help"], &["ping", "--help"], &["info", "--help"], &["help"]]
     {
         assert!(!good(arguments).is_empty(), "{arguments:?}");
     }
