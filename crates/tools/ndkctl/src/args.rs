@@ -86,6 +86,8 @@ pub enum Command {
     Record(crate::driver_record::DriverRecord),
     /// Repeat a recording on this machine's provider, and show the differences
     Replay(crate::replay::Replay),
+    /// Show the results of a self-test as an HTML page, or what has changed since others
+    Report(crate::report::ReportArgs),
     /// Draw a recording: an HTML page with zoom and search, or a picture
     Timeline(crate::timeline::TimelineArgs),
     /// Export a recording as RoCE v2 packets, for tools that read pcapng
@@ -124,6 +126,7 @@ impl Command {
             | Self::Run(_)
             | Self::DriverSettings(_)
             | Self::Replay(_)
+            | Self::Report(_)
             | Self::Timeline(_)
             | Self::Packets(_) => First::Ends,
         }

@@ -41,6 +41,7 @@ mod output;
 mod ping;
 mod record;
 mod replay;
+mod report;
 mod run;
 #[cfg(test)]
 mod schema;
@@ -122,6 +123,7 @@ fn main() -> ExitCode {
         Command::DriverSettings(args) => driver_settings::run(*args),
         Command::Record(args) => driver_record::run(args, &interrupted),
         Command::Replay(args) => replay::run(args),
+        Command::Report(args) => report::run(args),
         Command::Timeline(args) => timeline::run(args),
         Command::Packets(args) => timeline::packets(args),
         // It has exit codes of its own.

@@ -72,6 +72,8 @@ driver of its own.
   `outcome`, `text`, `micros`, `seed` and `again`.
 - `--junit FILE` writes them in JUnit format for CI systems. A theme is a test suite, with the same facts as properties. An observed case
   is a success with the observation in `system-out`; a skipped one has its reason as message; an inconclusive one is an error.
+- `ndkctl report RESULTS.json --html FILE` makes a page of them that needs nothing else, and
+  `ndkctl report NEW.json --baseline OLD.json` says what has changed ([ndkctl](ndkctl.md#reports)).
 
 ## On any vendor's adapter
 

@@ -68,6 +68,7 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         (&["selftest", "--resume", "--filter", "arm"], "--filter"),
         (&["selftest", "--driver", "--interface", "Ethernet 3", "--record", "file"], "--record"),
         (&["selftest", "--driver", "--advise"], "--advise"),
+        (&["report", "results.json"], "--html"),
         (&["selftest", "--driver", "--completion", "early"], "--completion"),
         (&["selftest", "--interface", "Ethernet 3"], "--driver"),
         (&["selftest", "--driver", "--peer", "Ethernet 4"], "--interface"),

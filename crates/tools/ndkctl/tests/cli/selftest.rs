@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{good, ndkctl, schema, text};
+use crate::{good, json, ndkctl, schema, text};
 
 /// A file for a test.
 fn file(name: &str) -> PathBuf {
@@ -115,4 +115,63 @@ fn again_is_the_same_case_with_its_faults() {
     );
     let shown = text(&ndkctl(&[&["selftest"], &FAULT[..]].concat()).stdout);
     assert!(shown.contains(again) && shown.contains("inconclusive"), "{shown}");
+}
+
+#[test]
+fn results_become_a_page_and_are_compared() {
+    let [good_file, bad_file, page] = ["good.json", "bad.json", "page.html"].map(file);
+    let write = |path: &Path, (value, _): (Value, Option<i32>)| fs::write(path, value.to_string()).expect("room");
+    write(&good_file, run(&[FAULT[0], FAULT[1]]));
+    write(&bad_file, run(&FAULT));
+    good(&["report", name(&bad_file), "--html", name(&page)]);
+    let html = fs::read_to_string(&page).expect("the page");
+    for part in [
+        "results.kinds",
+        "2 inconclusive",
+        "refuse,function=NdkCreatePd",
+        "<code>ndkctl selftest",
+        "SoftNDK in this program",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    let same = json("report", &["report", "--baseline", name(&bad_file), name(&bad_file)]);
+    assert_eq!((&same["worse"], &same["same"]), (&0.into(), &2.into()));
+    let worse = ndkctl(&["report", "--baseline", name(&good_file), name(&bad_file)]);
+    let shown = text(&worse.stdout);
+    assert_eq!(worse.status.code(), Some(1), "{shown}");
+    assert!(shown.contains("inconclusive now: results.kinds") && shown.contains("2 worse, 0 better"), "{shown}");
+    let better = good(&["report", "--baseline", name(&bad_file), name(&good_file)]);
+    assert!(better.contains("fixed: results.kinds") && better.contains("faults: was refuse"), "{better}");
+    // What is no results.
+    for content in [&b""[..], b"{}", b"[1, 2]", b"\xFF\xFE", b"{\"seed\": 1}"] {
+        fs::write(&bad_file, content).expect("room");
+        for arguments in [
+            &["report", name(&bad_file), "--html", name(&page)][..],
+            &["report", "--baseline", name(&bad_file), name(&good_file)],
+        ] {
+            let output = ndkctl(arguments);
+            let said = text(&output.stderr);
+            assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+            assert!(said.contains(name(&bad_file)), "{said}");
+        }
+    }
+    for path in [good_file, bad_file, page] {
+        fs::remove_file(path).expect("it is there");
+    }
+}
+
+#[test]
+fn the_page_has_the_timeline_of_what_was_recorded() {
+    let [results, recording, page] = ["recorded.json", "recorded", "recorded.html"].map(file);
+    let (value, _) = run(&["--filter", "arm.merge-any-any", "--record", name(&recording)]);
+    assert_eq!(value["recording"]["case"], "arm.merge-any-any");
+    fs::write(&results, value.to_string()).expect("room");
+    good(&["report", name(&results), "--html", name(&page)]);
+    let html = fs::read_to_string(&page).expect("the page");
+    assert!(html.contains("<figure><svg") && html.contains("NdkArmCq"), "no picture");
+    fs::remove_file(&recording).expect("it is there");
+    good(&["report", name(&results), "--html", name(&page)]);
+    assert!(fs::read_to_string(&page).expect("the page").contains("The recording cannot be drawn"));
+    fs::remove_file(&results).expect("it is there");
+    fs::remove_file(&page).expect("it is there");
 }
