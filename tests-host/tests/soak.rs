@@ -2,7 +2,7 @@
 //! `tests-host/broken`.
 
 use conformance::{
-    HELD, Stop,
+    HELD,
     client::{Options, Session},
     host::{HostPlatform, Scheduler, Setup},
     soak::{self, Counts},
@@ -21,7 +21,7 @@ fn round(seed: u64, nic: NicMode) -> Result<Vec<(&'static str, u64)>, String> {
     match Session::with(&platform, &options, |session| soak::round(session, &counts, 3, 20)) {
         HELD => platform.finish().map(|()| counts.each().collect()),
         Ok(pass) => Err(format!("not expected of a round: {pass:?}")),
-        Err(Stop::Failed(seen) | Stop::Skipped(seen)) => Err(seen.to_string()),
+        Err(stop) => Err(stop.text().to_owned()),
     }
 }
 

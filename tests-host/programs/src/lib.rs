@@ -81,7 +81,7 @@ fn carry_out(program: &[u8], counts: &mut Counts, verbose: bool, layer: Option<&
     let panic = platform.take_panic();
     match result {
         Err(Stop::Failed(words)) => return Err(words.to_string()),
-        Err(Stop::Skipped(words)) => return Err(format!("skipped: {words}")),
+        Err(stop) => return Err(format!("skipped: {}", stop.text())),
         Ok(_) => {}
     }
     panic.map_or(Ok(()), Err)?;

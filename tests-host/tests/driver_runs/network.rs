@@ -10,6 +10,7 @@ use std::{
 
 use control::{
     GUID_SOFTNDK, SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION,
+    case::{Names, StartCase},
     client::{Event, Refusal, TestDriver},
     interface::SOFTNDK_INTERFACE_SIZE,
     network::{Begun, Problem, Reason, StartOn},
@@ -242,6 +243,34 @@ fn what_is_wrong_with_an_interface_is_said() {
         let progress = world.driver.progress().expect("the driver is there");
         assert_eq!(progress.state, State::Idle as u32, "no run was begun");
         assert_eq!(world.driver.start_on(&StartOn { seconds: 0, ..suite(5) }, "Ethernet 3", ""), Err(Refusal::Invalid));
+    });
+}
+
+#[test]
+fn one_case_runs_alone_on_softndk_and_over_an_interface() {
+    with_world(&Kernel::threads().start(), |world| {
+        let start = |case, interface, major| {
+            let how = StartCase { seed: 5, seconds: 600, hostile: 1, major, ..StartCase::default() };
+            world.driver.start_case(&how, Names { case, interface, peer: "" })
+        };
+        // What came with NDKPI 2.1 is skipped on an adapter that is open with 1.
+        let case = "connect.events-with-a-reason";
+        for (interface, index) in [("", 0), ("Ethernet 3", world.indices[0])] {
+            for (major, outcome) in [(0, "passed"), (1, "skipped"), (2, "passed")] {
+                assert_eq!(start(case, interface, major), Ok(Begun { index, ..Begun::default() }));
+                let (last, steps) = world.finish(|_| ());
+                assert_eq!((last.state, last.done, last.total), (State::Finished as u32, 1, 1), "{interface}, {major}");
+                assert_eq!(steps, [(case.to_owned(), outcome.to_owned())], "{interface}, {major}");
+            }
+        }
+        for (case, interface, problem) in
+            [("no.such-case", "", Problem::UnknownCase), ("no.such-case", "Ethernet 3", Problem::UnknownCase)]
+        {
+            assert_eq!(start(case, interface, 0).expect("an answer").problem, problem as u32);
+        }
+        assert_eq!(start(case, "Ethernet 9", 0).expect("an answer").problem, Problem::UnknownInterface as u32);
+        assert_eq!(start("", "", 0), Err(Refusal::Invalid));
+        assert_eq!(start(case, "", 3), Err(Refusal::Invalid));
     });
 }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use conformance::{
-    HELD, Stop, Verdict,
+    HELD, Verdict,
     client::{CompletionKind, FastRegistration, Offer, Options, QpSizes, Session},
     fixture::{Link, Terms, listen},
     platform::{Family, Platform},
@@ -41,7 +41,7 @@ fn an_adapter_has_the_limits_of_the_registry() {
         let cqs = [adapter.create_cq(8, None)?, adapter.create_cq(8, None)?];
         assert_eq!(adapter.try_create_polled_cq(8)?.err(), FULL, "a third queue");
         let pd = adapter.create_pd()?;
-        assert!(matches!(adapter.create_pd(), Err(Stop::Failed(_))), "a second domain");
+        assert!(adapter.create_pd().is_err(), "a second domain");
         let cq = cqs[0].core();
         let qp = pd.core().create_qp(cq, cq, 1, SIZES)?;
         assert_eq!(pd.core().try_create_qp(cq, cq, 1, SIZES)?.err(), FULL, "a second queue pair");

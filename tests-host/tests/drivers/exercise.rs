@@ -2,7 +2,7 @@
 //!
 //! Each row has a life of the drivers to itself, from load to unload, so that whatever it leaves behind is found.
 
-use control::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, network, test_device};
+use control::{SOFTNDK_INTERFACE, SOFTNDK_INTERFACE_VERSION, case, network, test_device};
 use simulated_kernel::{Device, Kernel, wdk::GUID};
 
 use crate::{
@@ -15,12 +15,13 @@ use crate::{
 const LONGEST: usize = 200;
 
 /// Those of the consumer's control device.
-const CONSUMER: [u32; 6] = [
+const CONSUMER: [u32; 7] = [
     test_device::START,
     test_device::QUERY_PROGRESS,
     test_device::CANCEL,
     test_device::QUERY_REPORT,
     network::START_ON,
+    case::START_CASE,
     network::QUERY_INTERFACE,
 ];
 

@@ -1,7 +1,7 @@
 //! Random traffic over frames: that of `ndkctl soak`.
 
 use conformance::{
-    HELD, Stop,
+    HELD,
     client::{Options, Session},
     host::{HostPlatform, Impairments, Scheduler, Setup},
     soak::{self, Counts},
@@ -25,9 +25,9 @@ fn round(seed: u64, impairments: Impairments) -> Result<Vec<(&'static str, u64)>
     match Session::with(&platform, &options, |session| soak::round(session, &counts, 3, 20)) {
         HELD => platform.finish().map(|()| counts.each().collect()),
         Ok(pass) => Err(format!("not expected of a round: {pass:?}")),
-        Err(Stop::Failed(seen) | Stop::Skipped(seen)) => {
+        Err(stop) => {
             std::mem::forget(platform);
-            Err(seen.to_string())
+            Err(stop.text().to_owned())
         }
     }
 }

@@ -14,11 +14,12 @@
 //!    device.
 //! 5. When the device is about to be removed, it performs the last step at once.
 //!
-//! `include/softndk.h` is the same in C. The control codes of both drivers are in [`provider_device`], [`test_device`] and
-//! [`network`]; [`client`], with the feature of that name, is a program's side of them.
+//! `include/softndk.h` is the same in C. The control codes of both drivers are in [`provider_device`], [`test_device`],
+//! [`network`] and [`case`]; [`client`], with the feature of that name, is a program's side of them.
 
 #![cfg_attr(not(feature = "client"), no_std)]
 
+pub mod case;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod interface;

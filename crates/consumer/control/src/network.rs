@@ -82,11 +82,13 @@ pub enum Problem {
     Same = 6,
     /// Winsock Kernel itself refused.
     NoWinsock = 7,
+    /// The driver's suite has no case of this name ([`crate::case`]).
+    UnknownCase = 8,
 }
 
 impl Problem {
     /// All problems.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::None,
         Self::UnknownInterface,
         Self::UnknownAddress,
@@ -95,6 +97,7 @@ impl Problem {
         Self::NoRoute,
         Self::Same,
         Self::NoWinsock,
+        Self::UnknownCase,
     ];
 
     /// The problem with that number.

@@ -9,7 +9,7 @@ use core::fmt::{self, Write};
 pub struct Line<'a> {
     /// The case or measurement.
     pub name: &'a str,
-    /// One word, [`FAILED`] among them.
+    /// One word, [`FAILED`] and [`INCONCLUSIVE`] among them.
     pub outcome: &'a str,
     /// Its duration.
     pub micros: u64,
@@ -19,6 +19,8 @@ pub struct Line<'a> {
 
 /// The outcome of a failed step.
 pub const FAILED: &str = "failed";
+/// The outcome of a step that has not come to what it is about.
+pub const INCONCLUSIVE: &str = "inconclusive";
 
 impl<'a> Line<'a> {
     /// Parses a line without its line ending; `None` for a remark.
@@ -29,10 +31,10 @@ impl<'a> Line<'a> {
         Some(Self { name, outcome, micros: micros.parse().ok()?, text })
     }
 
-    /// Returns true if the step failed.
+    /// Returns true if the step failed, or has not come to what it is about.
     #[must_use]
     pub fn is_failure(&self) -> bool {
-        self.outcome == FAILED
+        self.outcome == FAILED || self.outcome == INCONCLUSIVE
     }
 }
 
@@ -62,6 +64,7 @@ mod tests {
         let silent = Line { name: "arm.any", outcome: "passed", micros: 0, text: "" };
         assert_eq!(Line::parse(&silent.to_string()), Some(silent));
         assert!(!silent.is_failure());
+        assert!(Line { outcome: "inconclusive", ..silent }.is_failure());
     }
 
     #[test]

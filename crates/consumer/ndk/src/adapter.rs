@@ -25,7 +25,7 @@ use crate::{
 /// `raw` is an open adapter as long as `open` is not zero.
 pub struct AdapterCore {
     raw: *mut NDK_ADAPTER,
-    version: NDK_VERSION,
+    pub(crate) version: NDK_VERSION,
     info: NDK_ADAPTER_INFO,
     os: Box<dyn Os>,
     /// The number of [`Adapter`]s and [`AdapterRef`]s.

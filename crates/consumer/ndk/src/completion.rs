@@ -49,6 +49,27 @@ impl Completion {
         self.0.Status
     }
 
+    /// The provider's own code for why the request failed (`ProviderErrorCode`); 0 if it succeeded, or before NDKPI 2.1. For
+    /// SoftNDK's it is the number of a reason: `ndkctl explain SR0004` for 4.
+    #[must_use]
+    pub const fn reason_code(&self) -> u32 {
+        self.0.ProviderErrorCode
+    }
+
+    /// Why SoftNDK's provider let the request fail. `None` if it succeeded, and for codes that this provider does not have.
+    ///
+    /// Displayed it is `SR0004`, and it says what was wrong and what to do about it.
+    #[cfg(feature = "host")]
+    #[must_use]
+    pub fn reason(&self) -> Option<&'static provider::Reason> {
+        u16::try_from(self.reason_code()).ok().and_then(provider::Reason::from_number)
+    }
+
+    /// Before NDKPI 2.1 there is no code, but anything.
+    pub(crate) const fn forget_reason(&mut self) {
+        self.0.ProviderErrorCode = 0;
+    }
+
     /// The kind of the request. `None` before NDKPI 1.2, and for kinds that this crate does not know.
     #[must_use]
     pub const fn operation(&self) -> Option<Operation> {
@@ -105,6 +126,7 @@ impl fmt::Debug for Completion {
             .field("operation", &self.operation())
             .field("context", &self.context())
             .field("qp_context", &self.qp_context())
+            .field("reason_code", &self.reason_code())
             .finish_non_exhaustive()
     }
 }

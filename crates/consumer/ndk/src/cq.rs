@@ -15,7 +15,7 @@ use core::{
 use fallible::try_box;
 use ndkpi::{
     NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED,
-    NDK_RESULT, NtStatus,
+    NDK_RESULT, NDK_VERSION, NtStatus,
 };
 
 use crate::{
@@ -343,7 +343,11 @@ impl Poller<'_> {
         // SAFETY: the queue is open, a `Completion` is an `NDK_RESULT_EX`, there is room for `most`, and nobody else polls or
         // arms, because there is one `Poller`: that of the `Cq`, or of who has set `RUNS`.
         let count = unsafe { function(raw, into.as_mut_ptr().cast(), most) };
-        into.len().min(count as usize)
+        let count = into.len().min(count as usize);
+        if self.object.adapter().version < NDK_VERSION::V2_1 {
+            into[..count].iter_mut().for_each(Completion::forget_reason);
+        }
+        count
     }
 
     /// `NdkGetCqResults`.

@@ -1,11 +1,14 @@
 //! Adapters of SoftNDK on a host: a network of them, on a machine of threads or a deterministic one.
 
+mod observed;
+mod watch;
+
 use alloc::{boxed::Box, vec};
 use core::{
     any::Any,
     net::{IpAddr, SocketAddr},
 };
-use std::{format, string::String, vec::Vec};
+use std::{format, path::PathBuf, string::String, sync::Arc as StdArc, vec::Vec};
 
 use engine::connection::Fabric;
 use engine::wire::Wire;
@@ -15,8 +18,12 @@ use host::{
     HostOs, PinnedBuffer,
     machine::{self, EventKind, Irql, Machine, MachineRef, current_irql, locks_held},
 };
+use interpose::adviser::Finding;
+pub use interpose::faults;
 use ndkpi::{MDL, NDK_ADAPTER, NDK_VERSION, NtStatus};
 use provider::{Config, Device};
+
+use self::observed::Observed;
 
 use crate::{
     Adapter,
@@ -40,8 +47,21 @@ use crate::{
 /// ```
 ///
 /// Adapters keep the machine: it stops when this and the last open adapter have been dropped.
+///
+/// # Under the adviser, and recorded
+///
+/// [`Loopback::advised`], [`Loopback::recorded`] and [`Loopback::with_faults`] put something in front of the adapters that are
+/// opened afterwards. Two variables of the environment do it for any program, at its start:
+///
+/// - `NDK_ADVISE=1`: the adviser, whose findings are printed to the standard error as they are made, and once more at the end. A
+///   program that does nothing any more because a completion queue was not armed again says so after three seconds, and ends with
+///   exit code 1.
+/// - `NDK_RECORD=FILE`: a recording, which is written when the last adapter of the machine has gone. With several machines in one
+///   program, it is that of the last one.
 pub struct Loopback {
     devices: Vec<Arc<Device<HostOs>>>,
+    /// In front of the machine: it ends before that.
+    observed: StdArc<Observed>,
     machine: Arc<Machine>,
 }
 
@@ -71,6 +91,7 @@ impl Loopback {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn with(machine: Machine, adapters: u8, adjust: impl Fn(&mut Config)) -> Result<Self, NtStatus> {
         let os = HostOs::new(&machine);
+        let observed = Observed::from_environment(machine.processors())?;
         let fabric = Fabric::try_new(&os)?;
         let mut devices = Vec::new();
         for number in 1..=adapters {
@@ -78,7 +99,89 @@ impl Loopback {
             adjust(&mut config);
             devices.push(Device::try_new_on(&os, &fabric, config)?);
         }
-        Ok(Self { devices, machine: Arc::try_new(machine)? })
+        Ok(Self { devices, observed, machine: Arc::try_new(machine)? })
+    }
+
+    /// Puts the adviser in front of adapters that are opened from now on. It prints its findings to the standard error.
+    ///
+    /// ```
+    /// use ndk::{Notify, host::Loopback};
+    ///
+    /// # fn main() -> Result<(), ndk::NtStatus> {
+    /// let machine = Loopback::start(1)?.advised()?;
+    /// let adapter = machine.open(0)?;
+    /// let mut cq = adapter.create_cq(16)?;
+    /// cq.poller().arm(Notify::Any);
+    /// cq.poller().arm(Notify::Errors);
+    /// let findings = machine.findings();
+    /// assert_eq!(findings[0].0.to_string(), "SN0004", "armed for less than it was");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_DEVICE_BUSY` if an adapter is open.
+    pub fn advised(self) -> Result<Self, NtStatus> {
+        self.observed(Observed::advised)
+    }
+
+    /// Records what happens on adapters that are opened from now on, and writes it to a file when the last of them and this have
+    /// gone: `ndkctl timeline`, `replay` and `packets` read it. It keeps the newest of 16 MiB.
+    ///
+    /// # Errors
+    ///
+    /// As [`Loopback::advised`].
+    pub fn recorded(self, path: impl Into<PathBuf>) -> Result<Self, NtStatus> {
+        let processors = self.machine.processors();
+        self.observed(|observed| observed.recorded(path.into(), processors))
+    }
+
+    /// Lets something go wrong on adapters that are opened from now on, as NDKPI allows it: [`faults`] has what there is.
+    ///
+    /// ```
+    /// use ndk::host::{Loopback, faults::{Kind, Plan, Rule, Which}};
+    ///
+    /// # fn main() -> Result<(), ndk::NtStatus> {
+    /// let plan = Plan::new(1).with(Rule::new(Kind::Refuse, Which::Nth(1))).expect("a rule");
+    /// let machine = Loopback::start(1)?.with_faults(plan)?;
+    /// let adapter = machine.open(0)?;
+    /// assert!(adapter.create_pd().is_err() && adapter.create_pd().is_ok());
+    /// assert_eq!(machine.faults_made(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Loopback::advised`].
+    pub fn with_faults(self, plan: faults::Plan) -> Result<Self, NtStatus> {
+        self.observed(|observed| observed.with_faults(&plan))
+    }
+
+    /// The same with more in front of the adapters.
+    fn observed(mut self, more: impl FnOnce(&mut Observed) -> Result<(), NtStatus>) -> Result<Self, NtStatus> {
+        more(StdArc::get_mut(&mut self.observed).ok_or(NtStatus::DEVICE_BUSY)?)?;
+        Ok(self)
+    }
+
+    /// The adviser's findings so far, and how often each was made.
+    #[must_use]
+    pub fn findings(&self) -> Vec<(Finding, u32)> {
+        self.observed.findings()
+    }
+
+    /// How many faults have happened.
+    #[must_use]
+    pub fn faults_made(&self) -> u64 {
+        self.observed.faults_made()
+    }
+
+    /// Under the adviser, in a program that does nothing any more: a line for each completion queue that has called back, was not
+    /// armed since, and has requests that no poll has found.
+    #[must_use]
+    pub fn asleep(&self) -> Vec<String> {
+        self.observed.asleep()
     }
 
     /// Opens an adapter with the newest version.
@@ -88,10 +191,23 @@ impl Loopback {
     /// `STATUS_INVALID_PARAMETER` if there is no such adapter; otherwise the provider's status.
     pub fn open(&self, adapter: usize) -> Result<Adapter, NtStatus> {
         let device = self.devices.get(adapter).ok_or(NtStatus::INVALID_PARAMETER)?;
-        let keeps: Box<dyn Any + Send + Sync> = try_box(self.machine.clone())?;
-        let mut adapter = open(&self.machine, device, NDK_VERSION::V2_1)?;
+        // In the order in which they end.
+        let keeps: Box<dyn Any + Send + Sync> = try_box((self.observed.clone(), self.machine.clone()))?;
+        let mut adapter = self.open_observed(device)?;
         adapter.keep(keeps);
         Ok(adapter)
+    }
+
+    fn open_observed(&self, device: &Arc<Device<HostOs>>) -> Result<Adapter, NtStatus> {
+        let raw = Device::open(device, NDK_VERSION::V2_1)?;
+        let close = |adapter| {
+            // SAFETY: the adapter came from `Device::open` above, and is not used again.
+            unsafe { Device::<HostOs>::close(adapter) };
+        };
+        // SAFETY: the adapter was just opened, `close` closes such an adapter, and nobody else has it.
+        let (raw, close) = unsafe { self.observed.wrap(device.os(), raw, Box::new(close)) }?;
+        // SAFETY: as above; `close` closes what is in front of it first.
+        unsafe { adopt(&self.machine, raw, close) }
     }
 
     /// The IPv4 address of an adapter, with a port. Port 0 lets the provider choose.
@@ -124,7 +240,7 @@ impl Loopback {
     ///
     /// A description of what is still open.
     pub fn finish(self) -> Result<(), String> {
-        let Self { devices, machine } = self;
+        let Self { devices, observed, machine } = self;
         machine.flush();
         for (number, device) in devices.iter().enumerate() {
             let references = Arc::references_now(device);
@@ -133,6 +249,8 @@ impl Loopback {
             }
         }
         drop(devices);
+        // What was seen is said and written.
+        drop(observed);
         // The last reference: no adapter is open. Dropping it stops the machine.
         drop(machine);
         Ok(())
@@ -202,7 +320,8 @@ impl Wired {
         let device = Device::try_new_with_cable(&os, &Fabric::try_new(&os)?, config, wire, cable)?;
         let plug = Plug(device.wire().ok_or(NtStatus::INTERNAL_ERROR)?);
         let devices = vec![device];
-        Ok(Self { loopback: Loopback { devices, machine: Arc::try_new(machine)? }, plug })
+        let observed = Observed::from_environment(machine.processors())?;
+        Ok(Self { loopback: Loopback { devices, observed, machine: Arc::try_new(machine)? }, plug })
     }
 
     /// Opens the adapter with the newest version.

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use control::{
+    case::{START_CASE, StartCase},
     network::{Begun, QUERY_INTERFACE, START_ON, StartOn},
     test_device::{CANCEL, DEVICE_NAME, From, LINK_NAME, QUERY_PROGRESS, QUERY_REPORT, SDDL, START, Start},
 };
@@ -57,6 +58,10 @@ fn serve(tester: &Tester, mut request: Request, code: u32) {
             Ok(begun) => request.answer(&begun.to_bytes()),
             Err(status) => request.finish(Err(status)),
         },
+        START_CASE => match begin_case(tester, &mut request) {
+            Ok(begun) => request.answer(&begun.to_bytes()),
+            Err(status) => request.finish(Err(status)),
+        },
         QUERY_INTERFACE => match describe(&request) {
             Ok(bytes) => request.answer(&bytes),
             Err(status) => request.finish(Err(status)),
@@ -94,6 +99,18 @@ fn begin_on(tester: &Tester, request: &mut Request) -> Result<Begun, NtStatus> {
     request.output(Begun::BYTES)?;
     let (start, interface, peer) = StartOn::parse(request.input(StartOn::BYTES)?).ok_or(NtStatus::INVALID_PARAMETER)?;
     tester.runs().start_on(&start, interface, peer)
+}
+
+fn begin_case(tester: &Tester, request: &mut Request) -> Result<Begun, NtStatus> {
+    // As for `begin_on`.
+    request.output(Begun::BYTES)?;
+    let (start, names) = StartCase::parse(request.input(StartCase::BYTES)?).ok_or(NtStatus::INVALID_PARAMETER)?;
+    if !names.interface.is_empty() {
+        return tester.runs().start_case_on(&start, names);
+    }
+    let links = tester.finder().links()?;
+    // SAFETY: as in `begin`.
+    unsafe { tester.runs().start_case(tester.device(), &links, &start, names.case) }
 }
 
 fn describe(request: &Request) -> Result<Vec<u8>, NtStatus> {

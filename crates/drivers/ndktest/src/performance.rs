@@ -116,8 +116,8 @@ pub fn run(run: &Run, adapters: &Arc<Vec<Adapter>>, platform: &KernelPlatform<'_
         let (outcome, text) = match &shown {
             Ok(text) => ("measured", text),
             // What fails when the run has to end was not the provider's fault.
-            Err(Stop::Failed(text)) if !run.is_cancelled() => (FAILED, text),
-            Err(Stop::Failed(text) | Stop::Skipped(text)) => ("skipped", text),
+            Err(Stop::Failed(text) | Stop::Inconclusive(text)) if !run.is_cancelled() => (FAILED, text),
+            Err(Stop::Failed(text) | Stop::Skipped(text) | Stop::Inconclusive(text)) => ("skipped", text),
         };
         run.step(&Line { name, outcome, micros: now() - began, text: text.as_str() });
     }

@@ -9,8 +9,10 @@ use core::{
     },
 };
 
+use conformance::{Case, cases};
 use control::{
-    network::{Begun, Reason, StartOn},
+    case::{Names, StartCase},
+    network::{Begun, Problem, Reason, StartOn},
     report::Line,
     test_device::{Kind, Progress, SECONDS, Start, State},
 };
@@ -37,6 +39,8 @@ const REPORT_BYTES: usize = 256 * 1024;
 pub struct Run {
     start: Start,
     kind: Kind,
+    /// The only case of the suite to run; none for all of them.
+    case: Option<&'static Case>,
     /// True if the provider may be given what a correct consumer never gives.
     hostile: bool,
     cancel: AtomicBool,
@@ -54,10 +58,11 @@ pub struct Run {
 }
 
 impl Run {
-    fn try_new(start: Start, kind: Kind, hostile: bool) -> Result<Arc<Self>, NtStatus> {
+    fn try_new(start: Start, kind: Kind, case: Option<&'static Case>, hostile: bool) -> Result<Arc<Self>, NtStatus> {
         let run = Self {
             start,
             kind,
+            case,
             hostile,
             cancel: AtomicBool::new(false),
             reason: AtomicU32::new(Reason::None as u32),
@@ -80,6 +85,11 @@ impl Run {
     /// What the run does.
     pub const fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// The only case of the suite to run; none for all of them.
+    pub const fn case(&self) -> Option<&'static Case> {
+        self.case
     }
 
     /// Returns true if the provider may be given what a correct consumer never gives.
@@ -194,11 +204,49 @@ impl Runs {
     ///
     /// `device` is the driver's live device.
     pub unsafe fn start(&self, device: WDFDEVICE, links: &[Link], start: Start) -> Result<(), NtStatus> {
-        // `SoftNDK` bears it.
-        self.begin(start, true, |run, targets| {
+        // SAFETY: the caller's promise.
+        unsafe { self.start_private((device, links), start, None, NDK_VERSION::V2_1) }
+    }
+
+    /// Like [`Runs::start`], for one case of the suite. That there is no such case is in the answer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runs::start`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`Runs::start`].
+    pub unsafe fn start_case(
+        &self,
+        device: WDFDEVICE,
+        links: &[Link],
+        how: &StartCase,
+        case: &str,
+    ) -> Result<Begun, NtStatus> {
+        let Some(case) = find(case) else { return Ok(UNKNOWN_CASE) };
+        let version = if how.major == 1 { NDK_VERSION::V1_2 } else { NDK_VERSION::V2_1 };
+        // SAFETY: the caller's promise.
+        unsafe { self.start_private((device, links), of_case(how), Some(case), version) }.map(|()| Begun::default())
+    }
+
+    /// Begins a run on the adapters behind the links.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Runs::start`].
+    unsafe fn start_private(
+        &self,
+        (device, links): (WDFDEVICE, &[Link]),
+        start: Start,
+        case: Option<&'static Case>,
+        version: NDK_VERSION,
+    ) -> Result<(), NtStatus> {
+        // `SoftNDK` bears what a correct consumer never gives.
+        self.begin(start, case, true, |run, targets| {
             // SAFETY: the caller's promise.
             let adapters = unsafe { open(device, links, run, targets) }?;
-            Ok((Source { adapters: Arc::try_new(adapters)?, version: NDK_VERSION::V2_1, _watch: None }, ()))
+            Ok((Source { adapters: Arc::try_new(adapters)?, version, _watch: None }, ()))
         })
     }
 
@@ -210,8 +258,29 @@ impl Runs {
     /// the interfaces is in the answer.
     pub fn start_on(&self, how: &StartOn, interface: &str, peer: &str) -> Result<Begun, NtStatus> {
         let start = Start { kind: how.kind, seconds: how.seconds, seed: how.seed };
-        let begun = self.begin(start, how.hostile != 0, |run, _| {
-            let network::Ports { adapters, version, watch, index } = network::choose(run, interface, peer)?;
+        self.start_ports(start, None, how.hostile != 0, (interface, peer, 0))
+    }
+
+    /// Like [`Runs::start_on`], for one case of the suite.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runs::start_on`].
+    pub fn start_case_on(&self, how: &StartCase, names: Names<'_>) -> Result<Begun, NtStatus> {
+        let Some(case) = find(names.case) else { return Ok(UNKNOWN_CASE) };
+        self.start_ports(of_case(how), Some(case), how.hostile != 0, (names.interface, names.peer, how.major))
+    }
+
+    /// Begins a run on the adapters of interfaces, opened with this major version, or with the best for 0.
+    fn start_ports(
+        &self,
+        start: Start,
+        case: Option<&'static Case>,
+        hostile: bool,
+        (interface, peer, major): (&str, &str, u32),
+    ) -> Result<Begun, NtStatus> {
+        let begun = self.begin(start, case, hostile, |run, _| {
+            let network::Ports { adapters, version, watch, index } = network::choose(run, interface, peer, major)?;
             let adapters = Arc::try_new(adapters).map_err(NtStatus::from)?;
             Ok((Source { adapters, version, _watch: Some(watch) }, Begun { index, ..Begun::default() }))
         });
@@ -225,6 +294,7 @@ impl Runs {
     fn begin<T, E: From<NtStatus>>(
         &self,
         start: Start,
+        case: Option<&'static Case>,
         hostile: bool,
         open: impl FnOnce(&Arc<Run>, &mut Vec<Target>) -> Result<(Source, T), E>,
     ) -> Result<T, E> {
@@ -239,7 +309,7 @@ impl Runs {
             }
             latest.thread = None;
             latest.targets = Vec::new();
-            let run = Run::try_new(start, kind, hostile)?;
+            let run = Run::try_new(start, kind, case, hostile)?;
             let mut targets = Vec::new();
             let begun = open(&run, &mut targets).and_then(|(source, answer)| {
                 let (mine, opened) = (run.clone(), OpenAdapters::try_new()?);
@@ -300,6 +370,19 @@ impl Runs {
     fn latest(&self) -> Option<Arc<Run>> {
         self.latest.with(|latest| latest.run.clone())
     }
+}
+
+/// The case of that name.
+fn find(name: &str) -> Option<&'static Case> {
+    cases::all().find(|case| case.name == name)
+}
+
+/// The answer to a name that is none.
+const UNKNOWN_CASE: Begun = Begun { problem: Problem::UnknownCase as u32, peer: 0, status: 0, index: 0 };
+
+/// What a run of one case is started with.
+const fn of_case(how: &StartCase) -> Start {
+    Start { kind: Kind::Conformance as u32, seconds: how.seconds, seed: how.seed }
 }
 
 /// What a run is about. The order of the fields is that in which they have to go.

@@ -12,11 +12,12 @@ use crate::{
 pub fn run(run: &Run, platform: &KernelPlatform<'_>) {
     let end = now() + u64::from(run.start().seconds) * 1_000_000;
     let mut how = runner::Run { version: platform.version(), seed: run.start().seed, hostile: run.hostile() };
-    let count = u32::try_from(cases::all().count()).unwrap_or(u32::MAX);
+    let wanted = || cases::all().filter(|case| run.case().is_none_or(|only| only.name == case.name));
+    let count = u32::try_from(wanted().count()).unwrap_or(u32::MAX);
     run.expect(if run.kind() == Kind::Conformance { count } else { 0 });
     loop {
         run.say(format_args!("seed {:#x}", how.seed));
-        for case in cases::all() {
+        for case in wanted() {
             if run.is_cancelled() || now() >= end {
                 run.say(format_args!("ended before all cases were run"));
                 return;

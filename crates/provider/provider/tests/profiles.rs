@@ -38,7 +38,7 @@ fn judge(name: &str, outcomes: &[(&'static Case, Outcome)], at_least: u32) {
     let (mut tally, mut failed) = (Tally::default(), Vec::new());
     for (case, outcome) in outcomes {
         tally.count(outcome);
-        if outcome.is_failure() {
+        if outcome.is_bad() {
             failed.push(format!("{}: {outcome}", case.name));
         }
         if let Outcome::Skipped(why) = outcome {

@@ -54,6 +54,8 @@ pub enum Stop {
     Failed(Text),
     /// The rule does not apply here, for this reason.
     Skipped(Text),
+    /// What the case needs before it can look at the rule has failed: nothing is known about the rule.
+    Inconclusive(Text),
 }
 
 impl Stop {
@@ -69,10 +71,37 @@ impl Stop {
         Self::Skipped(Text::new(reason))
     }
 
-    /// A failure of something the case needs but does not test.
+    /// The reason why nothing is known about the rule.
+    #[must_use]
+    pub fn inconclusive(reason: fmt::Arguments<'_>) -> Self {
+        Self::Inconclusive(Text::new(reason))
+    }
+
+    /// The same, where a failure is not one of the rule: the case had not come to it.
+    #[must_use]
+    pub fn in_set_up(self) -> Self {
+        match self {
+            Self::Failed(seen) => Self::inconclusive(format_args!("before the rule could be looked at: {seen}")),
+            other => other,
+        }
+    }
+
+    /// The words.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        let (Self::Failed(text) | Self::Skipped(text) | Self::Inconclusive(text)) = self;
+        text.as_str()
+    }
+
+    /// A failure of a call, with its status. Where there is too little memory no rule is broken, and none seen to hold.
     #[must_use]
     pub fn status(what: &str, status: NtStatus) -> Self {
-        Self::failed(format_args!("{what}: {status}"))
+        match status {
+            NtStatus::INSUFFICIENT_RESOURCES | NtStatus::NO_MEMORY => {
+                Self::inconclusive(format_args!("{what}: {status}"))
+            }
+            _ => Self::failed(format_args!("{what}: {status}")),
+        }
     }
 }
 
@@ -127,6 +156,13 @@ macro_rules! ensure_eq {
 macro_rules! skip {
     ($($words:tt)+) => {
         return Err($crate::case::Stop::skipped(format_args!($($words)+)))
+    };
+}
+
+/// Ends the case without a result: something that it needs is not there.
+macro_rules! inconclusive {
+    ($($words:tt)+) => {
+        return Err($crate::case::Stop::inconclusive(format_args!($($words)+)))
     };
 }
 

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use ndkpi::{NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NtStatus};
 
 use crate::{
-    case::Check,
+    case::{Check, Stop},
     client::{
         ALL_RIGHTS, Adapter, Connector, Cq, CqCore, Done, Hook, Listener, Offer, OnDisconnect, Pd, Qp, QpCore, QpSizes,
         Region, Remote, Session,
@@ -313,7 +313,7 @@ impl<'s> Pair<'s> {
     ///
     /// # Errors
     ///
-    /// The first failure.
+    /// The first failure. The case is inconclusive then: it has not come to its rule.
     pub fn new(session: &'s Session<'s>) -> Check<Self> {
         Self::with(session, &Plan::new(), &Plan::new())
     }
@@ -322,9 +322,18 @@ impl<'s> Pair<'s> {
     ///
     /// # Errors
     ///
-    /// The first failure.
+    /// As [`Pair::new`].
     pub fn with(session: &'s Session<'s>, a: &Plan<'s>, b: &Plan<'s>) -> Check<Self> {
-        let (a, b) = Self::apart(session, a, b)?;
+        Self::tested(session, a, b).map_err(Stop::in_set_up)
+    }
+
+    /// Two sides by a plan that is what the case is about: that they come about is a part of its rule.
+    ///
+    /// # Errors
+    ///
+    /// The first failure.
+    pub fn tested(session: &'s Session<'s>, a: &Plan<'s>, b: &Plan<'s>) -> Check<Self> {
+        let (a, b) = Self::sides(session, a, b)?;
         Self::join(session, a, b, &Terms::new())
     }
 
@@ -332,8 +341,12 @@ impl<'s> Pair<'s> {
     ///
     /// # Errors
     ///
-    /// The first failure.
+    /// As [`Pair::new`].
     pub fn apart(session: &'s Session<'s>, a: &Plan<'s>, b: &Plan<'s>) -> Check<(Side<'s>, Side<'s>)> {
+        Self::sides(session, a, b).map_err(Stop::in_set_up)
+    }
+
+    fn sides(session: &'s Session<'s>, a: &Plan<'s>, b: &Plan<'s>) -> Check<(Side<'s>, Side<'s>)> {
         let b = Side::new(&session.peer_adapter()?, b, QP_B)?;
         let a = Side::new(&session.adapter()?, a, QP_A)?;
         Ok((a, b))

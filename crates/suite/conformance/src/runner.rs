@@ -33,6 +33,8 @@ pub enum Outcome {
     Skipped(Text),
     /// The documentation leaves it open; the provider does this.
     Observed(Text),
+    /// Nothing is known about the rule: what the case needs first has failed.
+    Inconclusive(Text),
 }
 
 impl Outcome {
@@ -44,6 +46,7 @@ impl Outcome {
             Self::Failed(_) => "failed",
             Self::Skipped(_) => "skipped",
             Self::Observed(_) => "observed",
+            Self::Inconclusive(_) => "inconclusive",
         }
     }
 
@@ -52,11 +55,31 @@ impl Outcome {
     pub fn text(&self) -> &str {
         match self {
             Self::Passed => "",
-            Self::Failed(text) | Self::Skipped(text) | Self::Observed(text) => text.as_str(),
+            Self::Failed(text) | Self::Skipped(text) | Self::Observed(text) | Self::Inconclusive(text) => text.as_str(),
         }
     }
 
-    /// Returns true if it is a failure.
+    /// The outcome with that word.
+    #[must_use]
+    pub fn from_word(word: &str, text: &str) -> Option<Self> {
+        let text = || Text::new(format_args!("{text}"));
+        Some(match word {
+            "passed" => Self::Passed,
+            "failed" => Self::Failed(text()),
+            "skipped" => Self::Skipped(text()),
+            "observed" => Self::Observed(text()),
+            "inconclusive" => Self::Inconclusive(text()),
+            _ => return None,
+        })
+    }
+
+    /// Returns true if it needs somebody's attention: the rule is broken, or nothing is known about it.
+    #[must_use]
+    pub const fn is_bad(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Inconclusive(_))
+    }
+
+    /// Returns true if the rule is broken.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
         matches!(self, Self::Failed(_))
@@ -70,6 +93,7 @@ impl From<Verdict> for Outcome {
             Ok(Pass::Observed(text)) => Self::Observed(text),
             Err(Stop::Failed(text)) => Self::Failed(text),
             Err(Stop::Skipped(text)) => Self::Skipped(text),
+            Err(Stop::Inconclusive(text)) => Self::Inconclusive(text),
         }
     }
 }
@@ -102,6 +126,8 @@ pub struct Tally {
     pub skipped: u32,
     /// Answers to open questions.
     pub observed: u32,
+    /// Rules of which nothing is known.
+    pub inconclusive: u32,
 }
 
 impl Tally {
@@ -112,26 +138,41 @@ impl Tally {
             Outcome::Failed(_) => self.failed += 1,
             Outcome::Skipped(_) => self.skipped += 1,
             Outcome::Observed(_) => self.observed += 1,
+            Outcome::Inconclusive(_) => self.inconclusive += 1,
         }
     }
 
     /// All of them.
     #[must_use]
     pub const fn total(&self) -> u32 {
-        self.passed + self.failed + self.skipped + self.observed
+        self.passed + self.failed + self.skipped + self.observed + self.inconclusive
+    }
+
+    /// Returns true if every rule that applies holds.
+    #[must_use]
+    pub const fn is_good(&self) -> bool {
+        self.failed == 0 && self.inconclusive == 0
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { passed, failed, skipped, observed } = self;
-        write!(f, "{passed} passed, {failed} failed, {observed} observed, {skipped} skipped")
+        let Self { passed, failed, skipped, observed, inconclusive } = self;
+        write!(
+            f,
+            "{passed} passed, {failed} failed, {observed} observed, {skipped} skipped, {inconclusive} inconclusive"
+        )
     }
 }
 
 /// Returns true if a filter selects a case: a part of its name or of its section; several parts are separated by
-/// commas.
+/// commas. A part that is the whole name of a case selects this case only.
 #[must_use]
 pub fn selects(filter: &str, case: &Case) -> bool {
-    filter.split(',').map(str::trim).any(|part| case.name.contains(part) || case.section.contains(part))
+    filter.split(',').map(str::trim).any(|part| {
+        if crate::cases::all().any(|other| other.name == part) {
+            return case.name == part;
+        }
+        case.name.contains(part) || case.section.contains(part)
+    })
 }

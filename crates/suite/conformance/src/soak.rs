@@ -105,7 +105,7 @@ impl Counts {
 pub fn round(session: &Session<'_>, counts: &Counts, workers: u32, episodes: u32) -> Verdict {
     let (mut random, failed) = (session.random(), AtomicBool::new(false));
     let mut tasks = Vec::new();
-    let no_memory = |_| Stop::skipped(format_args!("no memory for the tasks"));
+    let no_memory = |_| Stop::inconclusive(format_args!("no memory for the tasks"));
     tasks.try_reserve_exact(workers as usize).map_err(no_memory)?;
     for _ in 0..workers {
         tasks.push(Worker { session, counts, failed: &failed, random: random.split(), left: episodes, seen: Ok(()) });
@@ -114,7 +114,7 @@ pub fn round(session: &Session<'_>, counts: &Counts, workers: u32, episodes: u32
     refs.try_reserve_exact(tasks.len()).map_err(no_memory)?;
     refs.extend(tasks.iter_mut().map(|task| -> &mut dyn Task { task }));
     let run = session.platform().run(&mut refs);
-    run.map_err(|status| Stop::skipped(format_args!("no threads for the tasks: {status}")))?;
+    run.map_err(|status| Stop::inconclusive(format_args!("no threads for the tasks: {status}")))?;
     for task in tasks {
         task.seen?;
     }
@@ -209,7 +209,7 @@ impl<'s> Episode<'_, 's> {
             to.receive(number as usize, at(UPPER + number * SLOT), SLOT)?;
         }
         let mut signalled = Vec::new();
-        signalled.try_reserve(count as usize).map_err(|_| Stop::skipped(format_args!("no memory for a batch")))?;
+        signalled.try_reserve(count as usize).map_err(|_| Stop::inconclusive(format_args!("no memory for a batch")))?;
         for (number, (length, _)) in (0..count).zip(&sent) {
             let last = number + 1 == count;
             let flag = |flag, chosen| if chosen { flag } else { 0 };

@@ -45,32 +45,52 @@ const TOLERANCE: f64 = 0.1;
 /// A few more are not worse: small counts change with what the compiler makes part of what.
 const SLACK: f64 = 4.0;
 
-/// Runs the command. `false` if something is worse than it was.
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Everything was measured.
+    Good,
+    /// Something is worse than it was.
+    Worse,
+    /// The filter leaves out every row.
+    NoRow,
+}
+
+impl Done {
+    const fn unless_worse(is_good: bool) -> Self {
+        if is_good { Self::Good } else { Self::Worse }
+    }
+}
+
+/// Runs the command.
 ///
 /// # Errors
 ///
 /// In words, what went wrong.
-pub fn run(arguments: &Arguments) -> Result<bool, String> {
+pub fn run(arguments: &Arguments) -> Result<Done, String> {
     if counted::run_if_asked() {
-        return Ok(true);
+        return Ok(Done::Good);
     }
     if arguments.smoke {
-        return smoke();
+        return smoke().map(Done::unless_worse);
     }
     if let Some(file) = &arguments.counts {
         let text = serde_json::to_string_pretty(&counted::count_all()?).map_err(|error| error.to_string())?;
         write(file, &(text + "\n"))?;
-        return Ok(true);
+        return Ok(Done::Good);
     }
     if let Some(base) = &arguments.compare {
         say!("{}", compare::with(base, arguments.quick, arguments.filter.as_deref())?);
-        return Ok(true);
+        return Ok(Done::Good);
     }
     let options =
         Options { quick: arguments.quick, filter: arguments.filter.clone(), alone: arguments.alone, part: None };
     // Before threads are kept on single processors.
     let machine = machine::description();
     let measured = measure(&options);
+    if measured.rows.is_empty() && arguments.filter.is_some() {
+        return Ok(Done::NoRow);
+    }
     say!("{}", report::table(&measured.rows));
     let words = arguments.words.join(" ");
     let command = format!("cargo run --release -- {words}");
@@ -87,7 +107,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, String> {
             plot.draw(folder, &command)?;
         }
     }
-    Ok(true)
+    Ok(Done::Good)
 }
 
 /// Measures one part and prints its table: what a program of `cargo bench` does.

@@ -86,7 +86,7 @@ fn facts(info: &NDK_ADAPTER_INFO) -> Interface {
 }
 
 /// The name of a technology.
-fn technology(number: u32) -> String {
+pub fn technology(number: u32) -> String {
     match NDK_RDMA_TECHNOLOGY(number.cast_signed()) {
         NDK_RDMA_TECHNOLOGY::UNDEFINED => "undefined".to_owned(),
         NDK_RDMA_TECHNOLOGY::IWARP => "iWARP".to_owned(),

@@ -86,6 +86,8 @@ pub enum Command {
     Record(crate::driver_record::DriverRecord),
     /// Repeat a recording on this machine's provider, and show the differences
     Replay(crate::replay::Replay),
+    /// Show the results of a self-test as an HTML page, or what has changed since others
+    Report(crate::report::ReportArgs),
     /// Draw a recording: an HTML page with zoom and search, or a picture
     Timeline(crate::timeline::TimelineArgs),
     /// Export a recording as RoCE v2 packets, for tools that read pcapng
@@ -124,6 +126,7 @@ impl Command {
             | Self::Run(_)
             | Self::DriverSettings(_)
             | Self::Replay(_)
+            | Self::Report(_)
             | Self::Timeline(_)
             | Self::Packets(_) => First::Ends,
         }
@@ -289,19 +292,27 @@ pub enum WhichFaults {
 
 /// `ndkctl selftest`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Exit code: 0 if no case failed, 1 if one did, 2 for a wrong argument, 130 after Ctrl-C.")]
+#[command(
+    after_help = "Exit code: 0 if every rule that applies holds, 1 if a case failed or was inconclusive, 2 for a wrong argument, \
+                        130 after Ctrl-C."
+)]
 pub struct Selftest {
-    /// Run only cases whose name or section contains this; separate several with commas
+    /// Run only cases whose name or section contains this, or the case of this name; separate several with commas
     #[arg(long, value_name = "PART")]
     pub filter: Option<String>,
+    /// Leave out what this file names: a case or a theme on each line, # before a remark
+    #[arg(long, value_name = "FILE")]
+    pub exclude: Option<PathBuf>,
+    /// Leave out the cases before this one, in the order of --list
+    #[arg(long, value_name = "CASE")]
+    pub from: Option<String>,
     /// Run the suite in the kernel, with the driver ndktest on the driver softndk (Windows)
     #[arg(long, conflicts_with_all = [
-        "filter", "list", "markdown", "deterministic", "ndkpi", "completion", "processors", "nic",
-        "locks", "rotate_tokens", "profile", "recorded", "advise",
+        "deterministic", "completion", "processors", "nic", "locks", "rotate_tokens", "profile", "advise",
     ])]
     pub driver: bool,
     /// With --driver: test the NDK adapter of this network interface, from any vendor; its alias, index or local address
-    #[arg(long, requires = "driver", value_name = "INTERFACE")]
+    #[arg(long, requires = "driver", conflicts_with_all = ["recorded", "fault"], value_name = "INTERFACE")]
     pub interface: Option<String>,
     /// With --interface: a second interface that the first can connect to, for NICs that cannot connect to themselves
     #[arg(long, requires = "interface", value_name = "INTERFACE")]
@@ -336,7 +347,7 @@ pub struct Selftest {
     pub faults: Option<WhichFaults>,
     /// Inject a failure, written as for `ndkctl faults`: late,chance=300000,delay=~200; up to eight times
     #[arg(long, value_name = "RULE", value_parser = crate::fault_rule::parse,
-        conflicts_with_all = ["driver", "list", "advise", "faults", "recorded"])]
+        conflicts_with_all = ["list", "advise", "faults", "recorded"])]
     pub fault: Vec<interpose::faults::Rule>,
     /// Run under the adviser and show its findings; with --verbose each one as it is made
     #[arg(long, conflicts_with = "recorded")]
@@ -348,8 +359,19 @@ pub struct Selftest {
     #[arg(long)]
     pub json: bool,
     /// Also write the results to this file, in JUnit format
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::selftest::junit_file)]
     pub junit: Option<PathBuf>,
+    /// Keep in this file which case is running, so that a crash of the machine does not lose it; with --driver always done, and
+    /// by default in the folder for temporary files
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "faults"])]
+    pub progress: Option<PathBuf>,
+    /// Go on with the run that the progress file is about, behind the case that was running when it ended; with the arguments of
+    /// that run
+    #[arg(long, conflicts_with_all = [
+        "filter", "exclude", "from", "list", "markdown", "repeat", "seed", "interface", "peer", "hostile", "fault", "faults",
+        "recorded", "advise", "ndkpi", "deterministic", "completion", "processors", "nic", "locks", "rotate_tokens", "profile",
+    ])]
+    pub resume: bool,
     /// Show the notes of the suite as it runs
     #[arg(long)]
     pub verbose: bool,

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use bench::command::Arguments;
+use bench::command::{Arguments, Done};
 use clap::Args;
+use host::note;
 
 use crate::End;
 
@@ -53,5 +54,13 @@ pub fn run(args: &Bench) -> Result<End, String> {
         counts: args.counts.clone(),
         words: std::env::args().skip(1).collect(),
     };
-    Ok(if bench::command::run(&arguments)? { End::Good } else { End::Bad })
+    Ok(match bench::command::run(&arguments)? {
+        Done::Good => End::Good,
+        Done::Worse => End::Bad,
+        Done::NoRow => {
+            let filter = args.filter.as_deref().unwrap_or_default();
+            note!("ndkctl bench: no row's name contains `{filter}`; docs/performance/README.md has the rows");
+            End::Refused
+        }
+    })
 }

@@ -9,7 +9,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use control::{
     client::{Event, NetworkInterface, ProviderDriver, Refusal, TestDriver, Transport},
-    network::{Problem, StartOn},
+    network::{Begun, Problem},
     test_device::{Kind, Progress, Start},
 };
 
@@ -172,8 +172,8 @@ pub fn provider_or_host(of: Of) -> Result<(Option<OpenDriver>, String), String> 
     }
 }
 
-/// The message for a refusal.
-fn refused(refusal: &Refusal) -> String {
+/// The message for a refusal of `ndktest`.
+pub fn refused(refusal: &Refusal) -> String {
     format!("the driver ndktest: {refusal}")
 }
 
@@ -192,27 +192,18 @@ pub fn follow<T: Transport>(
     watch(driver, interrupted, show)
 }
 
-/// Like [`follow`], on the adapters of network interfaces.
+/// Looks that a run was begun.
 ///
 /// # Errors
 ///
-/// The driver refused or is gone, or something is wrong with the interfaces.
-pub fn follow_on<T: Transport>(
-    driver: &TestDriver<T>,
-    how: &StartOn,
-    (interface, peer): (&str, &str),
-    interrupted: &AtomicBool,
-    show: impl FnMut(Event<'_>),
-) -> Result<Progress, String> {
-    let begun = driver.start_on(how, interface, peer).map_err(|refusal| refused(&refusal))?;
-    if begun.problem != Problem::None as u32 {
-        // Without the list the message is only shorter.
-        let all = driver.interfaces().unwrap_or_default();
-        if let Some(problem) = driver_interface::problem(&begun, interface, peer, &all) {
-            return Err(problem);
-        }
+/// Something is wrong with the interfaces: what, in one line.
+pub fn begun<T: Transport>(driver: &TestDriver<T>, begun: &Begun, interface: &str, peer: &str) -> Result<(), String> {
+    if begun.problem == Problem::None as u32 {
+        return Ok(());
     }
-    watch(driver, interrupted, show)
+    // Without the list the message is only shorter.
+    let all = driver.interfaces().unwrap_or_default();
+    driver_interface::problem(begun, interface, peer, &all).map_or(Ok(()), Err)
 }
 
 /// The network interfaces that the driver sees.

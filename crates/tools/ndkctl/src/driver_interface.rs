@@ -23,6 +23,9 @@ pub fn problem(begun: &Begun, interface: &str, peer: &str, all: &[NetworkInterfa
         Some(Problem::NoNdk) if status == NtStatus::NDIS_ADAPTER_NOT_READY => {
             format!("{option}: NDK is disabled on `{name}`{number}: Enable-NetAdapterRdma")
         }
+        Some(Problem::NoNdk) if status == NtStatus::NDIS_BAD_VERSION => {
+            format!("{option}: `{name}`{number} does not open with the NDKPI that is asked for: leave --ndkpi out")
+        }
         Some(Problem::NoNdk) => format!(
             "{option}: `{name}`{number} has no NDK ({status}); with NDK there are {}",
             names(all.iter().filter(|one| one.facts.status == 0))
@@ -39,6 +42,10 @@ pub fn problem(begun: &Begun, interface: &str, peer: &str, all: &[NetworkInterfa
         }
         Some(Problem::NoWinsock) => {
             format!("Winsock Kernel refuses ({status}): the network stack is not ready, try again later")
+        }
+        Some(Problem::UnknownCase) => {
+            "the driver ndktest does not know this case: install the one of this version (ndkctl driver install)"
+                .to_owned()
         }
         None => "the driver has a problem that this program does not know: they are of different versions".to_owned(),
     })
@@ -112,6 +119,8 @@ mod tests {
             ),
             (Problem::NoNdk, 0, NtStatus::NDIS_ADAPTER_NOT_READY, 11, "`Wi-Fi` (index 11): Enable-NetAdapterRdma"),
             (Problem::NoAddress, 0, none, 11, "New-NetIPAddress"),
+            (Problem::NoNdk, 0, NtStatus::NDIS_BAD_VERSION, 11, "`Wi-Fi` (index 11) does not open with the NDKPI"),
+            (Problem::UnknownCase, 0, none, 0, "ndkctl driver install"),
             (Problem::NoRoute, 1, NtStatus::NETWORK_UNREACHABLE, 11, "New-NetRoute"),
             (Problem::Same, 1, none, 11, "the other end of the cable"),
             (Problem::NoWinsock, 0, NtStatus::DEVICE_NOT_READY, 0, "try again later"),

@@ -90,6 +90,16 @@ fn record<T: Transport>(
         wait();
     }
     driver.record(&Recording { slots: 0, keep: 0 }).map_err(refused)?;
+    taken(opened)
+}
+
+/// The latest recording, which has ended: its file, and a line about it.
+///
+/// # Errors
+///
+/// The driver refused or is gone, or there is none.
+pub fn taken<T: Transport>(opened: &OpenDriver<T>) -> Result<(Vec<u8>, String), String> {
+    let (driver, refused) = (&opened.driver, |refusal| opened.refused(refusal));
     let state = driver.recording().map_err(refused)?;
     if state.slots == 0 {
         return Err(

@@ -1,10 +1,17 @@
-//! `ndkctl explain`: the pages of the adviser's findings, and of the reasons why the provider refuses a call or fails a request.
+//! `ndkctl explain`: the pages of the adviser's findings, of the reasons why the provider refuses a call or fails a request, and of
+//! whatever else output names: statuses, cases of the suite, faults.
+
+mod status;
 
 use std::fmt::Write;
 
 use clap::Args;
+use conformance::{Case, cases};
 use host::{note, say};
-use interpose::adviser::{Finding, Severity};
+use interpose::{
+    adviser::{Finding, Severity},
+    faults::Kind,
+};
 use provider::{About, Reason};
 
 use crate::{
@@ -14,10 +21,11 @@ use crate::{
 
 /// `ndkctl explain`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Exit code: 0 for success, 2 if there is no such finding or reason.")]
+#[command(after_help = "Exit code: 0 for success, 2 if there is nothing of this name.")]
 pub struct Explain {
-    /// A finding (SN0003 or 3) or a reason (SR0004, the ProviderErrorCode of a failed request)
-    #[arg(value_name = "NUMBER", required_unless_present_any = ["list", "markdown", "reasons"])]
+    /// A finding (SN0003 or 3), a reason (SR0004, the ProviderErrorCode of a failed request), a status (STATUS_CANCELLED or
+    /// 0xC0000120), a rule by the name of its case (arm.one-callback-per-arm), or a fault (late)
+    #[arg(value_name = "NAME", allow_negative_numbers = true, required_unless_present_any = ["list", "markdown", "reasons"])]
     pub number: Option<String>,
     /// List all findings
     #[arg(long, conflicts_with = "number")]
@@ -63,16 +71,42 @@ fn explain(args: &Explain) -> End {
         say!("{}", reason_page(reason).trim_end());
         return End::Good;
     }
-    let Some(finding) = parse(wanted) else {
-        let last = Finding::ALL.last().map(ToString::to_string).unwrap_or_default();
-        note!(
-            "ndkctl explain: there is no finding or reason `{wanted}`; findings are SN0001 to {last}, see ndkctl explain --list \
-             and --reasons"
-        );
-        return End::Refused;
-    };
-    say!("{}", page(finding).trim_end());
-    End::Good
+    if let Some(text) = parse(wanted).map(page).or_else(|| other_page(wanted)) {
+        say!("{}", text.trim_end());
+        return End::Good;
+    }
+    let last = Finding::ALL.last().map(ToString::to_string).unwrap_or_default();
+    note!(
+        "ndkctl explain: there is nothing named `{wanted}`; findings are SN0001 to {last} (ndkctl explain --list), reasons SR0001 \
+         and so on (--reasons), statuses STATUS_CANCELLED or 0xC0000120, rules as in ndkctl selftest --list, faults as in ndkctl \
+         faults --list"
+    );
+    End::Refused
+}
+
+/// The page of what is neither a finding nor a reason: a status, a rule by the name of its case, a fault.
+fn other_page(wanted: &str) -> Option<String> {
+    let is_it = |name: &str| name.eq_ignore_ascii_case(wanted);
+    if let Some(status) = status::parse(wanted) {
+        return Some(status::page(status));
+    }
+    if let Some(case) = cases::all().find(|case| is_it(case.name)) {
+        return Some(case_page(case));
+    }
+    Kind::ALL.iter().find(|kind| is_it(kind.page().name)).map(|kind| {
+        let page = kind.page();
+        let mut text = format!("{}  ({})\n\n", page.name, page.section);
+        text.push_str(&labelled(0, &[("what", page.what), ("to", page.operations), ("rule", page.rule)]));
+        text
+    })
+}
+
+/// The page of a rule that a case checks.
+fn case_page(case: &Case) -> String {
+    let mut text = format!("{}  ({})\n\n", case.name, case.section);
+    let run = format!("ndkctl selftest --filter {}", case.name);
+    text.push_str(&labelled(0, &[("does", case.does), ("expects", case.expects), ("run", &run)]));
+    text
 }
 
 /// `SN0003`, `sn3` or `3`.
@@ -172,7 +206,7 @@ pub fn document() -> String {
 mod tests {
     use interpose::adviser::Finding;
 
-    use super::{document, page, parse, parse_reason, reasons};
+    use super::{document, other_page, page, parse, parse_reason, reasons};
 
     #[test]
     fn a_finding_is_named_by_its_number_in_any_of_three_forms() {
@@ -200,6 +234,19 @@ mod tests {
     fn the_document_is_what_the_command_prints() {
         let kept = include_str!("../../../../docs/findings.md").replace("\r\n", "\n");
         assert_eq!(kept.trim_end(), document().trim_end(), "ndkctl explain --markdown > docs/findings.md");
+    }
+
+    #[test]
+    fn rules_and_faults_have_pages_by_their_names() {
+        for (name, part) in [
+            ("arm.one-callback-per-arm", "NDKPI 7.1.3"),
+            ("Arm.One-Callback-Per-Arm", "ndkctl selftest --filter arm.one-callback-per-arm"),
+            ("late", "rule"),
+            ("STATUS_IO_TIMEOUT", "an error"),
+        ] {
+            assert!(other_page(name).is_some_and(|page| page.contains(part)), "{name}");
+        }
+        assert_eq!(other_page("no such name"), None);
     }
 
     #[test]

@@ -192,19 +192,15 @@ pub fn layer(seed: u64, rules: &[Rule]) -> Result<(Layer, fallible::Arc<Tally>),
     Ok((layer, tally))
 }
 
-/// Shows how often each rule has happened.
+/// Shows for each rule how many calls it might have applied to, and how often it has happened.
 ///
 /// # Errors
 ///
 /// What [`show`] says.
-pub fn summarize(seed: u64, rules: &[Rule], tally: &Tally) -> Result<(), String> {
-    let rule = |(index, rule): (usize, &Rule)| RuleJson {
-        rule: shown(rule),
-        calls: tally.calls_of(index),
-        made: tally.made_of(index),
-    };
+pub fn summarize(seed: u64, rules: &[Rule], counts: &[[u64; 2]]) -> Result<(), String> {
+    let rules = rules.iter().zip(counts).map(|(rule, &[calls, made])| RuleJson { rule: shown(rule), calls, made });
     say!();
-    show(&PlanJson { seed, rules: rules.iter().enumerate().map(rule).collect() }, false)
+    show(&PlanJson { seed, rules: rules.collect() }, false)
 }
 
 #[cfg(test)]

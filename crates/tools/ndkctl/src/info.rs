@@ -2,7 +2,7 @@
 
 use conformance::host::{HostPlatform, Setup};
 use conformance::{
-    HELD, Stop,
+    HELD,
     client::{Options, Session},
 };
 use host::say;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     End,
     args::Info,
-    output::{bytes, print_json, print_table, table},
+    output::{align_right, bytes, keep_whole, print_json, print_table, table},
 };
 
 /// What an object takes of the non-paged pool. The table is that of the driver's build, where a test counts what the pool gives
@@ -55,7 +55,7 @@ pub fn run(args: &Info) -> Result<End, String> {
     let ended = platform.finish();
     let (info, version) = match (verdict, found) {
         (Ok(_), Some(found)) => found,
-        (Err(Stop::Failed(text) | Stop::Skipped(text)), _) => return Err(text.as_str().to_owned()),
+        (Err(stop), _) => return Err(stop.text().to_owned()),
         (Ok(_), None) => return Err("the adapter says nothing".to_owned()),
     };
     ended?;
@@ -131,6 +131,7 @@ fn print(info: &NDK_ADAPTER_INFO, version: NDK_VERSION, costs: Option<&[Cost]>) 
         let heading = if row == 0 { "AdapterFlags" } else { "" };
         list.add_row([heading, name, ""]);
     }
+    keep_whole(&mut list, 1);
     print_table(&list);
     if let Some(costs) = costs {
         say!();
@@ -140,6 +141,7 @@ fn print(info: &NDK_ADAPTER_INFO, version: NDK_VERSION, costs: Option<&[Cost]>) 
             let [entries, bytes] = [cost.entries, cost.bytes].map(|bytes| bytes.to_string());
             list.add_row([cost.object.clone(), cost.parameters.clone(), entries, bytes, ratio]);
         }
+        (2..5).for_each(|column| align_right(&mut list, column));
         print_table(&list);
     }
 }

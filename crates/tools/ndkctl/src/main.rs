@@ -23,7 +23,6 @@ mod driver;
 mod driver_interface;
 mod driver_record;
 mod driver_run;
-mod driver_selftest;
 mod driver_settings;
 mod example;
 mod explain;
@@ -42,6 +41,7 @@ mod output;
 mod ping;
 mod record;
 mod replay;
+mod report;
 mod run;
 #[cfg(test)]
 mod schema;
@@ -80,6 +80,12 @@ fn main() -> ExitCode {
         usage::print_help();
         return ExitCode::SUCCESS;
     }
+    if arguments[1] == "help" {
+        let words = arguments[2..].iter().map(|word| word.to_string_lossy().into_owned());
+        // `ndkctl help ping --help` asks for the same twice.
+        let words: Vec<_> = words.filter(|word| !word.starts_with('-')).collect();
+        return usage::help(&words);
+    }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => return usage::refuse(&error, &arguments),
@@ -117,6 +123,7 @@ fn main() -> ExitCode {
         Command::DriverSettings(args) => driver_settings::run(*args),
         Command::Record(args) => driver_record::run(args, &interrupted),
         Command::Replay(args) => replay::run(args),
+        Command::Report(args) => report::run(args),
         Command::Timeline(args) => timeline::run(args),
         Command::Packets(args) => timeline::packets(args),
         // It has exit codes of its own.

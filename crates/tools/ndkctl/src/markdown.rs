@@ -24,23 +24,56 @@ before what depends on it, a callback while a lock is held.
 |---|---|---|
 | passed | The rule holds. | Nothing. |
 | failed | The provider broke the rule. The report says what was done, expected and seen, and has the command that repeats the case with \
-the same seed. | Read the section that the case names. Then fix the provider, or report a mistake in the suite with the section that \
+the same seed, faults and options. | Read the section that the case names. Then fix the provider, or report a mistake in the suite with the section that \
 says otherwise. |
 | observed | The documentation leaves this open, and the report says what the provider does. Never a failure. | Check once whether \
 each observation is intended. Keep the report and compare the next one with it: a change without a reason is a regression. \
 [Decisions](decisions.md) says what SoftNDK does. |
 | skipped | The rule does not apply, for the reason shown: the adapter lacks a flag, a limit is too small, its version is too old, the \
 case needs two ports, or it makes calls that a correct consumer never makes. | Check that the reason is true of your adapter. |
+| inconclusive | Nothing is known about the rule: what the case needs first, such as an open adapter and a connection, has failed. | \
+Find out why, as the report says what failed; a case of that rule fails too, or the machine is out of something. |
 
-A run is good if nothing failed. `OPEN` of the `ALL` cases look at open points, and others report an observation when they meet one.
+A run is good if nothing failed and nothing was inconclusive. `OPEN` of the `ALL` cases look at open points, and others report an observation when they meet one.
 
-Each case starts with a new adapter and closes everything it created, so any case can run alone: `ndkctl selftest --filter arm`.
-The exit code is 0 if no case failed, 1 if one did, 2 for a wrong argument, 130 after Ctrl-C. For programs:
+Each case starts with a new adapter and closes everything it created, so any case can run alone.
+The exit code is 0 if the run is good, 1 if not, 2 for a wrong argument, 130 after Ctrl-C.
 
-- `--json` prints the results on the standard output: the counts, and for each case `name`, `section`, `does`, `expects`,
-  `outcome`, `text`, `micros` and `seed`.
-- `--junit FILE` writes them in JUnit format for CI systems. A theme is a test suite. An observed case is a success with the observation
-  in `system-out`; a skipped one has its reason as message.
+## Working on one case
+
+These work on the host and with `--driver`:
+
+| argument | what it does |
+|---|---|
+| `--filter PART` | only cases whose name or section contains this; a whole name is this case only |
+| `--exclude FILE` | leaves out the cases and themes that the file names, one on a line, with remarks after `#`: what is known to fail |
+| `--from CASE` | leaves out the cases before this one |
+| `--list` | shows the cases that the arguments choose |
+| `--seed N`, `--repeat N` | the random numbers; each repetition has the next seed |
+| `--ndkpi MAJOR` | opens the adapter with this major version |
+| `--fault RULE` | lets something go wrong ([faults](faults.md)); its counters begin anew with each case; not with `--interface` |
+| `--record FILE`, `--timeline FILE` | records the first case that fails, or the last one; not with `--interface`: the recorder is SoftNDK's |
+| `--progress FILE` | keeps in the file which case is running |
+| `--resume` | goes on with a run that ended without a word |
+
+`--advise` is for the host; in the kernel the driver has [a setting](settings.md) for it. The line `again` of a failure is the command \
+that repeats exactly that case.
+
+A provider that crashes the machine does not end the work. Before each case its name is written to the progress file and flushed to the
+disk; with `--driver` always, by default to `ndkctl-selftest.progress` in the folder for temporary files. After the restart,
+`ndkctl selftest --resume` (with `--progress FILE` if that was given) says which case was running, counts it as failed, and runs those
+behind it with the arguments of that run. Results and exit code are those of the whole run. With `--driver` each case is a run of the
+driver of its own.
+
+## For programs
+
+- `--json` prints the results on the standard output: what was tested where (`adapter` with the version of NDKPI that it reports and, if
+  it says it, its driver's version; `host`, `profile`, `faults`), the counts, and for each case `name`, `section`, `does`, `expects`,
+  `outcome`, `text`, `micros`, `seed` and `again`.
+- `--junit FILE` writes them in JUnit format for CI systems. A theme is a test suite, with the same facts as properties. An observed case
+  is a success with the observation in `system-out`; a skipped one has its reason as message; an inconclusive one is an error.
+- `ndkctl report RESULTS.json --html FILE` makes a page of them that needs nothing else, and
+  `ndkctl report NEW.json --baseline OLD.json` says what has changed ([ndkctl](ndkctl.md#reports)).
 
 ## On any vendor's adapter
 

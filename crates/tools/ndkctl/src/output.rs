@@ -57,16 +57,22 @@ pub fn table(headings: &[&str]) -> Table {
     };
     table.set_header(headings.iter().map(bold));
     // Names stay whole, so that they can be copied.
-    if let Some(names) = table.column_mut(0) {
-        names.set_constraint(ColumnConstraint::ContentWidth);
-    }
+    keep_whole(&mut table, 0);
     table
 }
 
-/// Aligns the numbers of a column.
+/// Aligns the numbers of a column, and keeps them whole however narrow the terminal is.
 pub fn align_right(table: &mut Table, column: usize) {
     if let Some(column) = table.column_mut(column) {
         column.set_cell_alignment(CellAlignment::Right);
+    }
+    keep_whole(table, column);
+}
+
+/// Never breaks what is in a column, however narrow the terminal is.
+pub fn keep_whole(table: &mut Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
     }
 }
 
@@ -103,6 +109,13 @@ pub fn print_json(value: &impl Serialize) -> Result<(), String> {
     Ok(())
 }
 
+/// The progress bar of a number of cases, on the standard error; invisible unless that is a terminal.
+pub fn bar(length: u64) -> ProgressBar {
+    let bar = progress(length, "{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
 /// A progress bar on the standard error; invisible unless that is a terminal.
 pub fn progress(length: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
@@ -130,8 +143,9 @@ pub fn word(outcome: &Outcome) -> String {
         Outcome::Failed(_) => Style::new().red().bold(),
         Outcome::Skipped(_) => Style::new().yellow(),
         Outcome::Observed(_) => Style::new().cyan(),
+        Outcome::Inconclusive(_) => Style::new().magenta().bold(),
     };
-    style.apply_to(format_args!("{:<8}", outcome.word())).to_string()
+    style.apply_to(format_args!("{:<12}", outcome.word())).to_string()
 }
 
 /// A duration in a suitable unit.

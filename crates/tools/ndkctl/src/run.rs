@@ -49,7 +49,7 @@ pub struct Run {
     #[arg(long)]
     pub trace: bool,
     /// Also write the results to this file, in JUnit format
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::selftest::junit_file)]
     pub junit: Option<PathBuf>,
     /// List what the images import and what of it is not simulated, and run nothing
     #[arg(long, conflicts_with_all = ["script", "registry", "junit", "trace"])]

@@ -1,163 +1,261 @@
 //! `ndkctl selftest`: the conformance suite on the provider.
 
+mod again;
+mod choice;
+mod driver;
+mod host;
+pub mod json;
+pub mod junit;
+mod progress;
+mod results;
+
 use std::{
-    fs::File,
-    path::Path,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
-use conformance::host::{Harness, Layer};
-use conformance::{Case, Outcome, Run, Tally, cases, selects};
-use host::{note, say};
-use indicatif::ProgressBar;
+use ::host::{note, say};
+use clap::Parser as _;
+use conformance::{Case, Outcome};
 use ndkpi::NDK_VERSION;
-use provider::Profile;
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
-use serde::Serialize;
 
+pub use self::junit::file as junit_file;
+use self::{
+    json::{AdapterJson, CaseJson, ResultsJson},
+    progress::Progress,
+    results::{Entry, Results},
+};
 use crate::{
     End,
     advise::Advice,
-    args::{Locks, Nic, Selftest},
-    driver, driver_selftest, fault_plan, faults, markdown,
-    output::{align_right, duration, is_wide, labelled, print_json, print_table, progress, table, word},
-    record::Latest,
+    args::{Cli, Command, Selftest},
+    driver as drivers, fault_plan, faults, markdown,
+    output::{bar, duration, is_wide, labelled, print_json, print_table, table},
 };
 
-/// A case that has run.
-pub struct Entry {
-    /// The case.
-    pub case: &'static Case,
-    /// The seed of its random numbers.
-    pub seed: u64,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// How long it took.
-    pub took: Duration,
+/// How a case ended.
+struct Finished {
+    outcome: Outcome,
+    took: Duration,
 }
 
-/// The results of a run.
-#[derive(Default)]
-pub struct Results {
-    /// The cases, in the order in which they ran.
-    pub entries: Vec<Entry>,
-    /// How many ended with which outcome.
-    pub tally: Tally,
-    /// The duration of the run.
-    pub took: Duration,
-    /// The run was interrupted.
-    pub interrupted: bool,
-}
+/// Where cases run.
+trait Ground {
+    /// Runs a case; none if somebody wanted the run to end.
+    ///
+    /// # Errors
+    ///
+    /// One line: no further case can run.
+    fn run(&mut self, case: &'static Case, seed: u64) -> Result<Option<Finished>, String>;
 
-impl Results {
-    /// Counts a case and prints its line above the progress bar; names have `width` columns.
-    pub fn add(&mut self, entry: Entry, args: &Selftest, round: u64, bar: &ProgressBar, width: usize) {
-        // With many rounds only the first one is shown in full.
-        if !args.json && (round == 0 || entry.outcome.is_failure()) {
-            bar.suspend(|| print_entry(&entry, width));
-        }
-        self.tally.count(&entry.outcome);
-        self.entries.push(entry);
-    }
+    /// The recording of the case that ran last.
+    fn recording(&mut self) -> Option<Vec<u8>>;
+
+    /// For each rule of what goes wrong on purpose: calls that it might have applied to, and how often it has happened.
+    fn faults(&self) -> &[[u64; 2]];
+
+    /// What is tested, as far as it says.
+    fn adapter(&self) -> Option<AdapterJson>;
 }
 
 /// Runs the command.
+///
+/// # Errors
+///
+/// One line.
 pub fn run(args: &Selftest, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
-    let selected: Vec<_> =
-        cases::all().filter(|case| args.filter.as_ref().is_none_or(|filter| selects(filter, case))).collect();
-    if let (true, Some(filter)) = (selected.is_empty(), &args.filter) {
-        let mut themes: Vec<_> = cases::all().map(Case::theme).collect();
-        themes.dedup();
-        note!("ndkctl selftest: no case matches `{filter}`; themes are {}", themes.join(", "));
-        return Ok(End::Refused);
+    let path = args.progress.clone().unwrap_or_else(progress::default_path);
+    if args.resume {
+        let (mut progress, broken) = Progress::resume(&path)?;
+        let done = broken.done();
+        let args = resumed(args, &broken.arguments)?;
+        if let (Some(case), false) = (broken.running, args.json) {
+            say!(
+                "{} was running when the last run ended; it counts as failed, and the run goes on behind it",
+                case.name
+            );
+        }
+        let chosen = match choice::choose(&args) {
+            Ok(chosen) => chosen,
+            Err(why) => return Ok(refuse(&why)),
+        };
+        let before = broken.entries;
+        return carry_out(
+            &args,
+            &chosen,
+            (before, &|case, seed| done.contains(&(case, seed))),
+            &mut progress,
+            interrupted,
+        );
     }
+    let chosen = match choice::choose(args) {
+        Ok(chosen) => chosen,
+        Err(why) => return Ok(refuse(&why)),
+    };
     if args.list {
-        return list(args, &selected);
+        return list(args, &chosen);
     }
     if args.faults.is_some() {
-        return faults::run(args, &selected, interrupted);
+        return faults::run(args, &chosen, interrupted);
+    }
+    if args.driver && !cfg!(windows) {
+        return Ok(refuse(drivers::ELSEWHERE));
+    }
+    let mut progress = if args.driver || args.progress.is_some() {
+        if let Some(case) = progress::left_running(&path) {
+            note!(
+                "ndkctl selftest: the last run ended while {case} was running (--resume would have gone on behind it)"
+            );
+        }
+        let arguments: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        Progress::begin(&path, &arguments)?
+    } else {
+        Progress::none()
+    };
+    carry_out(args, &chosen, (Vec::new(), &|_, _| false), &mut progress, interrupted)
+}
+
+/// The arguments of a run that is gone on with: its own, and of the new ones those about its output.
+fn resumed(args: &Selftest, arguments: &[String]) -> Result<Selftest, String> {
+    let words = std::iter::once("ndkctl").chain(arguments.iter().map(String::as_str));
+    let Ok(Cli { command: Command::Selftest(before) }) = Cli::try_parse_from(words) else {
+        return Err("the progress is of a run with arguments that this program does not have".to_owned());
+    };
+    Ok(Selftest {
+        json: args.json || before.json,
+        verbose: args.verbose || before.verbose,
+        junit: args.junit.clone().or(before.junit),
+        ..before
+    })
+}
+
+/// Results from before, and whether a case with a seed is one of them.
+type Before<'a> = (Vec<Entry>, &'a dyn Fn(&'static str, u64) -> bool);
+
+/// Runs the cases and shows what they have found.
+fn carry_out(
+    args: &Selftest,
+    chosen: &[&'static Case],
+    (before, is_done): Before<'_>,
+    progress: &mut Progress,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<End, String> {
+    if args.driver && !cfg!(windows) {
+        return Ok(refuse(drivers::ELSEWHERE));
+    }
+    if let Some(path) = &args.junit {
+        junit::try_file(path)?;
     }
     let advice = if args.advise { Some(Advice::new(args.verbose)?) } else { None };
-    let faults = if args.fault.is_empty() { None } else { Some(fault_plan::layer(args.seed, &args.fault)?) };
-    let results = if args.driver {
-        if !cfg!(windows) {
-            note!("ndkctl selftest: {}", driver::ELSEWHERE);
-            return Ok(End::Refused);
-        }
-        driver_selftest::execute(&driver::open()?, args, interrupted)?
+    let (softndk, tester);
+    let mut ground: Box<dyn Ground + '_> = if args.driver {
+        tester = drivers::open()?;
+        softndk = provider(args)?;
+        Box::new(driver::InDriver::new(&tester, softndk.as_ref(), args, interrupted))
     } else {
-        let layer = advice.as_ref().map(Advice::layer).or_else(|| faults.as_ref().map(|(layer, _)| layer.clone()));
-        execute(args, &selected, interrupted, layer)?
+        Box::new(host::Host::new(args, advice.as_ref().map(Advice::layer), interrupted)?)
     };
+    let results = execute(&mut *ground, args, chosen, (before, is_done), progress, interrupted)?;
+    let run = ResultsJson::new(args, ground.adapter(), &results);
     if args.json {
-        print_json(&ResultsJson::new(args, &results))?;
+        print_json(&run)?;
     } else {
         summarize(args, &results);
         if let Some(advice) = &advice {
             advice.summarize();
         }
-        if let Some((_, tally)) = &faults {
-            fault_plan::summarize(args.seed, &args.fault, tally)?;
+        if !args.fault.is_empty() {
+            fault_plan::summarize(args.seed, &args.fault, ground.faults())?;
         }
     }
     if let Some(path) = &args.junit {
-        write_junit(path, &results)?;
+        junit::write(path, &run, &results)?;
     }
-    Ok(match results {
-        Results { interrupted: true, .. } => End::Interrupted,
-        Results { tally: Tally { failed: 0, .. }, .. } => End::Good,
+    Ok(match results.tally {
+        _ if results.interrupted => End::Interrupted,
+        tally if tally.is_good() => End::Good,
         _ => End::Bad,
     })
 }
 
+/// The driver of the provider, if a run in the kernel is about it.
+fn provider(args: &Selftest) -> Result<Option<drivers::OpenDriver>, String> {
+    let softndk = drivers::Of { of: Some(drivers::ProviderName::Softndk) };
+    match drivers::open_provider(softndk) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(why) if args.record.is_wanted() || !args.fault.is_empty() => Err(why),
+        // It would only have said its version.
+        Err(_) => Ok(None),
+    }
+}
+
+/// One line for a wrong argument.
+fn refuse(why: &str) -> End {
+    note!("ndkctl selftest: {why}");
+    End::Refused
+}
+
+/// Runs cases in rounds, but those that are done already.
 fn execute(
+    ground: &mut dyn Ground,
     args: &Selftest,
-    selected: &[&'static Case],
-    interrupted: &Arc<AtomicBool>,
-    layer: Option<Layer>,
+    chosen: &[&'static Case],
+    (before, is_done): Before<'_>,
+    progress: &mut Progress,
+    interrupted: &AtomicBool,
 ) -> Result<Results, String> {
-    let version = version(args)?;
-    let latest = Latest::default();
-    let harness = Harness::new(args.setup()).with_cancel_flag(interrupted.clone()).verbose(args.verbose);
-    let harness = match layer.or_else(|| args.record.layer(&latest)) {
-        Some(layer) => harness.with_layer(layer),
-        None => harness,
-    };
-    let mut kept = None;
     let started = Instant::now();
-    let rounds = u64::from(args.repeat);
-    let bar = progress(rounds * selected.len() as u64, "{bar:30} {pos}/{len} {elapsed} {wide_msg}");
-    bar.enable_steady_tick(Duration::from_millis(100));
-    let width = selected.iter().map(|case| case.name.len()).max().unwrap_or(0);
     let mut results = Results::default();
+    let rounds = u64::from(args.repeat);
+    let bar = bar(rounds * chosen.len() as u64);
+    let width = chosen.iter().map(|case| case.name.len()).max().unwrap_or(0);
+    for entry in before {
+        bar.inc(1);
+        results.add(entry, args, &bar, width);
+    }
+    let mut kept: Option<(bool, &'static str, Vec<u8>)> = None;
     'rounds: for round in 0..rounds {
         let seed = args.seed.wrapping_add(round);
-        let how = Run { version, seed, hostile: true };
-        for case in selected {
-            if harness.is_cancelled() {
+        for &case in chosen {
+            if is_done(case.name, seed) {
+                continue;
+            }
+            if interrupted.load(Relaxed) {
                 break 'rounds;
             }
             bar.set_message(case.name);
-            let finished = harness.run(case, how);
-            if args.record.is_wanted() && kept.as_ref().is_none_or(|(failed, _)| !failed) {
-                kept = latest.file().map(|file| (finished.outcome.is_failure(), file));
+            progress.begun(case, seed)?;
+            let finished = match ground.run(case, seed) {
+                Ok(finished) => finished,
+                Err(why) => {
+                    // The case is not to blame for what kept it from running.
+                    progress.over(true)?;
+                    return Err(why);
+                }
+            };
+            let Some(Finished { outcome, took }) = finished else { break 'rounds };
+            if args.record.is_wanted() && kept.as_ref().is_none_or(|(failed, ..)| !failed) {
+                kept = ground.recording().map(|file| (outcome.is_failure(), case.name, file)).or(kept);
             }
-            if harness.is_cancelled() {
-                break 'rounds;
-            }
+            let entry = Entry { case, seed, outcome, took };
+            progress.ended(&entry)?;
             bar.inc(1);
-            let entry = Entry { case, seed, outcome: finished.outcome, took: finished.took };
-            results.add(entry, args, round, &bar, width);
+            results.add(entry, args, &bar, width);
         }
     }
     bar.finish_and_clear();
+    results.interrupted = interrupted.load(Relaxed);
+    progress.over(results.interrupted)?;
     if args.record.is_wanted() {
-        let (_, file) = kept.ok_or("nothing was recorded: no case has run, or there is no memory (--record-slots)")?;
+        let (_, case, file) =
+            kept.ok_or("nothing was recorded: no case has run, or there is no memory (--record-slots)")?;
         args.record.write(&file)?;
+        results.recorded = Some(case);
     }
     results.took = started.elapsed();
-    results.interrupted = harness.is_cancelled();
     Ok(results)
 }
 
@@ -166,242 +264,70 @@ fn version(args: &Selftest) -> Result<NDK_VERSION, String> {
     args.machine.profile.version(args.ndkpi)
 }
 
-/// Prints the line of a case.
-fn print_entry(entry: &Entry, width: usize) {
-    let Entry { case, outcome, took, .. } = entry;
-    let text = outcome.text();
-    let time = duration(*took);
-    let line = format!("{:width$}  {:<13}  {}  {time:>8}  {text}", case.name, case.section, word(outcome));
-    say!("{}", line.trim_end());
-}
-
-fn summarize(args: &Selftest, results: &Results) {
-    let failed: Vec<_> = results.entries.iter().filter(|entry| entry.outcome.is_failure()).collect();
-    for Entry { case, seed, outcome, .. } in &failed {
-        say!();
-        say!("{} ({})", case.name, case.section);
-        say!("  does      {}", case.does);
-        say!("  expected  {}", case.expects);
-        say!("  seen      {}", outcome.text());
-        if args.driver {
-            say!("  again     ndkctl selftest --driver --seed {seed}{}", on(args));
-        } else {
-            say!("  again     ndkctl selftest --filter {} --seed {seed}{}", case.name, again(args));
-        }
-    }
-    say!();
-    if results.interrupted {
-        say!("interrupted");
-    }
-    let Tally { passed, failed, observed, skipped } = results.tally;
-    let mut counts =
-        table(&["cases", "passed", "failed", "observed", "skipped", "time", "seed", "completion", "NDKPI"]);
-    counts.add_row([
-        results.tally.total().to_string(),
-        passed.to_string(),
-        failed.to_string(),
-        observed.to_string(),
-        skipped.to_string(),
-        duration(results.took),
-        args.seed.to_string(),
-        completion(args),
-        version(args).map_or_else(|_| String::new(), |version| format!("{}.x", version.Major)),
-    ]);
-    (0..5).for_each(|column| align_right(&mut counts, column));
-    print_table(&counts);
-}
-
-/// The flags that name the interfaces of a run again.
-fn on(args: &Selftest) -> String {
-    let mut flags = String::new();
-    for (flag, name) in [("--interface", &args.interface), ("--peer", &args.peer)] {
-        if let Some(name) = name {
-            flags = format!("{flags} {flag} \"{name}\"");
-        }
-    }
-    if args.hostile {
-        flags.push_str(" --hostile");
-    }
-    flags
-}
-
 /// How requests complete: as the command line says, or as the driver is set.
 fn completion(args: &Selftest) -> String {
     if args.driver { "driver".to_owned() } else { format!("{:?}", args.machine.completion).to_lowercase() }
 }
 
-/// The flags that repeat a run.
-fn again(args: &Selftest) -> String {
-    let completion = completion(args);
-    let mut flags = format!(" --completion {completion}");
-    if let Ok(version) = version(args) {
-        flags = format!("{flags} --ndkpi {}", version.Major);
+fn summarize(args: &Selftest, results: &Results) {
+    for Entry { case, seed, outcome, .. } in results.entries.iter().filter(|entry| entry.outcome.is_bad()) {
+        say!();
+        say!("{} ({}) {}", case.name, case.section, outcome.word());
+        say!("  does      {}", case.does);
+        say!("  expected  {}", case.expects);
+        say!("  seen      {}", outcome.text());
+        say!("  again     {}", again::again(args, case, *seed));
     }
-    if args.machine.profile.0 != Profile::Own {
-        flags = format!("{flags} --profile {}", args.machine.profile.0.name());
+    say!();
+    if results.interrupted {
+        say!("interrupted");
     }
-    if args.deterministic {
-        flags.push_str(" --deterministic");
-    }
-    if args.machine.nic == Nic::Direct {
-        flags.push_str(" --nic direct");
-    }
-    if args.machine.locks == Locks::Plain {
-        flags.push_str(" --locks plain");
-    }
-    if args.machine.rotate_tokens {
-        flags.push_str(" --rotate-tokens");
-    }
-    if let Some(processors) = args.machine.processors {
-        flags = format!("{flags} --processors {processors}");
-    }
-    flags
+    say!("{} cases in {}: {}", results.tally.total(), duration(results.took), results.tally);
+    let version = version(args).map_or_else(|_| String::new(), |version| format!(", NDKPI {}.x", version.Major));
+    say!("seed {}, completion {}{version}", args.seed, completion(args));
 }
 
-#[derive(Serialize)]
-struct CaseJson<'a> {
-    name: &'a str,
-    section: &'a str,
-    does: &'a str,
-    expects: &'a str,
-}
-
-impl CaseJson<'_> {
-    const fn new(case: &'static Case) -> Self {
-        Self { name: case.name, section: case.section, does: case.does, expects: case.expects }
-    }
-}
-
-fn list(args: &Selftest, selected: &[&'static Case]) -> Result<End, String> {
+fn list(args: &Selftest, chosen: &[&'static Case]) -> Result<End, String> {
     if args.markdown {
-        say!("{}", markdown::document(selected).trim_end());
+        say!("{}", markdown::document(chosen).trim_end());
     } else if args.json {
-        print_json(&selected.iter().map(|case| CaseJson::new(case)).collect::<Vec<_>>())?;
+        print_json(&chosen.iter().map(|case| CaseJson::new(case)).collect::<Vec<_>>())?;
     } else {
-        print_cases(selected);
-        say!("{} cases", selected.len());
+        print_cases(chosen);
+        say!("{} cases", chosen.len());
     }
     Ok(End::Good)
 }
 
-fn print_cases(selected: &[&'static Case]) {
+fn print_cases(chosen: &[&'static Case]) {
     if is_wide() {
         let mut table = table(&["case", "section", "does", "expects"]);
-        for case in selected {
+        for case in chosen {
             table.add_row([case.name, case.section, case.does, case.expects]);
         }
         return print_table(&table);
     }
-    for case in selected {
+    for case in chosen {
         say!("{} ({})", case.name, case.section);
         say!("{}", labelled(2, &[("does", case.does), ("expects", case.expects)]));
     }
 }
 
-#[derive(Serialize)]
-struct EntryJson<'a> {
-    #[serde(flatten)]
-    case: CaseJson<'a>,
-    outcome: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    text: &'a str,
-    micros: u128,
-    seed: u64,
-}
-
-#[derive(Serialize)]
-struct ResultsJson<'a> {
-    seed: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    interface: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    peer: Option<&'a str>,
-    completion: String,
-    ndkpi: String,
-    deterministic: bool,
-    interrupted: bool,
-    passed: u32,
-    failed: u32,
-    observed: u32,
-    skipped: u32,
-    seconds: f64,
-    cases: Vec<EntryJson<'a>>,
-}
-
-impl<'a> ResultsJson<'a> {
-    fn new(args: &'a Selftest, results: &'a Results) -> Self {
-        let entry = |entry: &'a Entry| EntryJson {
-            case: CaseJson::new(entry.case),
-            outcome: entry.outcome.word(),
-            text: entry.outcome.text(),
-            micros: entry.took.as_micros(),
-            seed: entry.seed,
-        };
-        let Tally { passed, failed, observed, skipped } = results.tally;
-        Self {
-            seed: args.seed,
-            interface: args.interface.as_deref(),
-            peer: args.peer.as_deref(),
-            completion: completion(args),
-            ndkpi: version(args).unwrap_or_default().to_string(),
-            deterministic: args.deterministic,
-            interrupted: results.interrupted,
-            passed,
-            failed,
-            observed,
-            skipped,
-            seconds: results.took.as_secs_f64(),
-            cases: results.entries.iter().map(entry).collect(),
-        }
-    }
-}
-
-fn write_junit(path: &Path, results: &Results) -> Result<(), String> {
-    let mut report = Report::new("NDKPI conformance");
-    report.set_time(results.took);
-    let mut suites: Vec<TestSuite> = Vec::new();
-    for entry in &results.entries {
-        let theme = entry.case.theme();
-        let position = suites.iter().position(|suite| suite.name.as_str() == theme).unwrap_or_else(|| {
-            suites.push(TestSuite::new(theme));
-            suites.len() - 1
-        });
-        suites[position].add_test_case(junit_case(entry));
-    }
-    report.add_test_suites(suites);
-    let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    report.serialize(file).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn junit_case(entry: &Entry) -> TestCase {
-    let Entry { case, outcome, took, seed } = entry;
-    let status = match outcome {
-        Outcome::Passed | Outcome::Observed(_) => TestCaseStatus::success(),
-        Outcome::Skipped(reason) => {
-            let mut status = TestCaseStatus::skipped();
-            status.set_message(reason.as_str());
-            status
-        }
-        Outcome::Failed(seen) => {
-            let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-            status.set_message(seen.as_str()).set_description(format!(
-                "{}\ndoes: {}\nexpected: {}\nseen: {seen}\nseed: {seed}",
-                case.section, case.does, case.expects
-            ));
-            status
-        }
-    };
-    let mut test = TestCase::new(case.name, status);
-    test.set_classname(case.theme()).set_time(*took);
-    if let Outcome::Observed(text) = outcome {
-        test.set_system_out(text.as_str());
-    }
-    test
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
     use conformance::{Case, cases};
+
+    use crate::args::{Cli, Command, Selftest};
+
+    /// The arguments of `ndkctl selftest`.
+    pub fn selftest(words: &[&str]) -> Selftest {
+        let line = ["ndkctl", "selftest"].iter().chain(words);
+        match Cli::try_parse_from(line).expect("a command line").command {
+            Command::Selftest(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn names_are_unique_and_have_a_theme() {
@@ -412,5 +338,16 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         assert!(cases::all().all(|case| !Case::theme(case).is_empty()));
+    }
+
+    #[test]
+    fn a_run_that_is_gone_on_with_keeps_its_arguments() {
+        let arguments = ["selftest", "--filter", "arm", "--seed", "7", "--junit", "a.xml"].map(str::to_owned);
+        let args = super::resumed(&selftest(&["--resume", "--json"]), &arguments).expect("a run");
+        assert_eq!((args.filter.as_deref(), args.seed, args.json), (Some("arm"), 7, true));
+        assert_eq!(args.junit.as_deref(), Some(std::path::Path::new("a.xml")));
+        let args = super::resumed(&selftest(&["--resume", "--junit", "b.xml"]), &arguments).expect("a run");
+        assert_eq!(args.junit.as_deref(), Some(std::path::Path::new("b.xml")));
+        assert!(super::resumed(&args, &["ping".to_owned()]).is_err_and(|error| error.contains("arguments")));
     }
 }

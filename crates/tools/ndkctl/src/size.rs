@@ -7,13 +7,16 @@ const MOST_BYTES: u64 = 1 << 30;
 const MOST_ROUNDS: u64 = 100_000_000;
 const MOST_REPEATS: u64 = 1_000_000;
 
-/// A number of bytes, perhaps with a unit.
+/// A number of bytes, perhaps with a unit: `4K`, or `4 KiB` and `100 bytes` as this program prints them.
 fn bytes(text: &str) -> Option<u64> {
-    let (digits, factor) = match text.char_indices().next_back()? {
-        (end, 'k' | 'K') => (&text[..end], 1 << 10),
-        (end, 'm' | 'M') => (&text[..end], 1 << 20),
-        (end, 'g' | 'G') => (&text[..end], 1 << 30),
-        _ => (text, 1),
+    let digits = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let (digits, unit) = text.split_at(text.len() - digits.len());
+    let factor = match unit.trim_start().to_ascii_lowercase().as_str() {
+        "" | "b" | "byte" | "bytes" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
@@ -89,8 +92,15 @@ mod tests {
     fn sizes_have_units_and_limits() {
         for (text, size) in [("1", 1), ("64", 64), ("4K", 4096), ("4k", 4096), ("1M", 1 << 20), ("1G", 1 << 30)] {
             assert_eq!(parse_size(text), Ok(size));
+            // As it is printed.
+            assert_eq!(parse_size(&crate::output::bytes(size.into())), Ok(size));
         }
-        for text in ["", "0", "-1", "K", "2G", "1.5K", "12x", "18446744073709551615G", "99999999999999999999"] {
+        for text in ["4KiB", "4 kib", "4096 bytes", "4096B"] {
+            assert_eq!(parse_size(text), Ok(4096), "{text}");
+        }
+        for text in
+            ["", "0", "-1", "K", "2G", "1.5K", "12x", "4 KB", "KiB", "18446744073709551615G", "99999999999999999999"]
+        {
             assert!(parse_size(text).is_err_and(|words| words.contains("1 to 1G")), "{text}");
         }
     }

@@ -106,7 +106,7 @@ fn round(
         Arc::into_inner(host).map_or_else(|| Err("somebody still uses the machine".to_owned()), HostPlatform::finish);
     match verdict {
         Err(Stop::Failed(seen)) => Err(seen.to_string()),
-        Err(Stop::Skipped(why)) if !interrupted.load(Relaxed) => Err(why.to_string()),
+        Err(stop) if !interrupted.load(Relaxed) => Err(stop.text().to_owned()),
         _ => panic.map_or(left, Err),
     }
 }

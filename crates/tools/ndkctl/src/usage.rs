@@ -16,6 +16,31 @@ pub fn print_help() {
     let _ = Cli::command().print_help();
 }
 
+/// Prints the help of the command that the words after `help` name, or one line that says which commands there are.
+pub fn help(words: &[String]) -> ExitCode {
+    let mut innermost = Cli::command();
+    // Its usage has the names of the commands around it then.
+    innermost.build();
+    let mut name = "ndkctl".to_owned();
+    for word in words {
+        let Some(found) = innermost.find_subcommand(word).cloned() else {
+            note!("{name}: there is no command {word}; allowed: {}", allowed(&innermost));
+            return ExitCode::from(USAGE);
+        };
+        name = format!("{name} {}", found.get_name());
+        innermost = found;
+    }
+    // A closed pipe is nobody to tell.
+    let _ = innermost.print_long_help();
+    ExitCode::SUCCESS
+}
+
+/// The commands below `command`, in words also if there are none.
+fn allowed(command: &clap::Command) -> String {
+    let names = subcommands(command);
+    if names.is_empty() { "none".to_owned() } else { names }
+}
+
 /// Prints what was asked for, or one line that says what is wrong and what is allowed.
 pub fn refuse(error: &Error, arguments: &[OsString]) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::{
+    case::{Names, START_CASE, StartCase},
     network::{Begun, Interface, QUERY_INTERFACE, START_ON, StartOn},
     report::Line,
     test_device::{CANCEL, From, Progress, QUERY_PROGRESS, QUERY_REPORT, START, Start, State},
@@ -83,6 +84,22 @@ impl<T: Transport> TestDriver<T> {
         let mut room = [0; Begun::BYTES];
         let bytes = [&head.to_bytes(), interface.as_bytes(), peer.as_bytes()].concat();
         let Answer { length, .. } = self.transport.control(START_ON, &bytes, &mut room)?;
+        room.get(..length).and_then(Begun::from_bytes).ok_or(Refusal::Nonsense)
+    }
+
+    /// Starts a run of one case. `how` needs no lengths.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NotSupported`] if the driver is older than this; else as for [`TestDriver::start`] and
+    /// [`TestDriver::start_on`].
+    pub fn start_case(&self, how: &StartCase, names: Names<'_>) -> Result<Begun, Refusal> {
+        let length = |name: &str| u32::try_from(name.len()).map_err(|_| Refusal::Invalid);
+        let Names { case, interface, peer } = names;
+        let head = StartCase { case: length(case)?, interface: length(interface)?, peer: length(peer)?, ..*how };
+        let mut room = [0; Begun::BYTES];
+        let bytes = [&head.to_bytes(), case.as_bytes(), interface.as_bytes(), peer.as_bytes()].concat();
+        let Answer { length, .. } = self.transport.control(START_CASE, &bytes, &mut room)?;
         room.get(..length).and_then(Begun::from_bytes).ok_or(Refusal::Nonsense)
     }
 

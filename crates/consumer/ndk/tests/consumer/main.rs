@@ -16,6 +16,7 @@ use provider::CompletionMode;
 
 mod close;
 mod notify;
+mod observed;
 
 const MODES: [CompletionMode; 4] =
     [CompletionMode::Inline, CompletionMode::Pending, CompletionMode::Early, CompletionMode::Mixed];

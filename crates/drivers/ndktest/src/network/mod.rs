@@ -106,12 +106,12 @@ pub struct Ports {
     pub index: NET_IFINDEX,
 }
 
-/// Chooses the interfaces, and looks whether their adapters open.
+/// Chooses the interfaces, and looks whether their adapters open, with this major version or with any for 0.
 ///
 /// # Errors
 ///
 /// What is wrong with which of them.
-pub fn choose(run: &Arc<Run>, interface: &str, peer: &str) -> Result<Ports, Refused> {
+pub fn choose(run: &Arc<Run>, interface: &str, peer: &str, major: u32) -> Result<Ports, Refused> {
     let client = Client::try_new().map_err(|status| problem(Problem::NoWinsock, status, 0))?;
     let pick = || -> Result<[Option<Chosen>; 2], Refused> {
         let one = choice::find(interface)?;
@@ -133,7 +133,7 @@ pub fn choose(run: &Arc<Run>, interface: &str, peer: &str) -> Result<Ports, Refu
     let mut version = VERSIONS[0];
     for (number, chosen) in chosen.into_iter().flatten().enumerate() {
         let port = Port { client: client.clone(), chosen };
-        let opened = best_version(&client, chosen.index);
+        let opened = best_version(&client, chosen.index, major);
         let refused = |status| problem(Problem::NoNdk, status, chosen.index);
         let opened = opened.map_err(refused).map_err(|refused| if number > 0 { refused.of_peer() } else { refused })?;
         if number == 0 {
@@ -147,14 +147,14 @@ pub fn choose(run: &Arc<Run>, interface: &str, peer: &str) -> Result<Ports, Refu
     Ok(Ports { adapters, version, watch, index })
 }
 
-/// The best version with which the adapter opens.
+/// The best version with which the adapter opens, of this major version or of any for 0.
 ///
 /// # Errors
 ///
 /// It opens with none: what was said to the first.
-fn best_version(client: &Client, index: NET_IFINDEX) -> Result<NDK_VERSION, NtStatus> {
+fn best_version(client: &Client, index: NET_IFINDEX, major: u32) -> Result<NDK_VERSION, NtStatus> {
     let mut first = None;
-    for version in VERSIONS {
+    for version in VERSIONS.into_iter().filter(|version| major == 0 || u32::from(version.Major) == major) {
         match client.open(version, index) {
             Ok(adapter) => {
                 // SAFETY: it was just opened, and nobody else knows it.

@@ -15,7 +15,7 @@ mod words;
 pub use html::html;
 pub(crate) use names::Names;
 pub use rules::Rule;
-pub use svg::{Options, Scale, svg};
+pub use svg::{Options, Scale, escape, svg};
 
 use crate::{Record, Recording};
 

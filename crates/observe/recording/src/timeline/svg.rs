@@ -53,6 +53,7 @@ a:hover rect,a:hover path{stroke:#1f2328}\
 .mark .out{fill:#e6edf3}}";
 
 /// Text for a picture or page: no letter of it is markup.
+#[must_use]
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -195,7 +195,7 @@ type Part<'c, 's> = Box<dyn FnOnce() -> Check<Closing<'s>> + 'c>;
 fn boxed<'c, 's>(close: impl FnOnce() -> Check<Closing<'s>> + 'c) -> Check<Part<'c, 's>> {
     match fallible::try_box(close) {
         Ok(close) => Ok(close),
-        Err(_) => skip!("no memory for the case"),
+        Err(_) => inconclusive!("no memory for the case"),
     }
 }
 

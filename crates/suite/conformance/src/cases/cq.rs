@@ -86,7 +86,7 @@ pub const CASES: &[Case] = &[
 
 fn depth_one(s: &Session<'_>) -> Verdict {
     let plan = Plan { depths: [1, 1], ..Plan::new() };
-    let pair = Pair::with(s, &plan, &plan)?;
+    let pair = Pair::tested(s, &plan, &plan)?;
     for number in 1..=100 {
         pair.deliver(number, false)?;
         pair.b.receive_done(number)?;
@@ -98,7 +98,7 @@ fn depth_one(s: &Session<'_>) -> Verdict {
 fn depth_is_exact(s: &Session<'_>) -> Verdict {
     for depth in 1..=9_u32 {
         let plan = Plan { depths: [depth, depth], ..Plan::new() };
-        let pair = Pair::with(s, &plan, &plan)?;
+        let pair = Pair::tested(s, &plan, &plan)?;
         let count = depth as usize;
         for number in 0..count {
             pair.start_delivery(number, false)?;
@@ -205,7 +205,7 @@ fn many(s: &Session<'_>) -> Verdict {
     let mut queues = Vec::new();
     for number in 0..200 {
         if queues.try_reserve(1).is_err() {
-            skip!("no memory for the case");
+            inconclusive!("no memory for the case");
         }
         queues.push(adapter.create_cq(1 + number % 32, None)?);
     }
@@ -249,7 +249,7 @@ fn one_for_everything(s: &Session<'_>) -> Verdict {
 
 fn wraps_around(s: &Session<'_>) -> Verdict {
     let plan = Plan { depths: [3, 3], ..Plan::new() };
-    let pair = Pair::with(s, &plan, &plan)?;
+    let pair = Pair::tested(s, &plan, &plan)?;
     for round in 0..1000 {
         let count = 1 + round % 3;
         for number in 0..count {

@@ -538,7 +538,7 @@ fn largest(s: &Session<'_>) -> Verdict {
     }
     let fast = there(s, &pair, count)?;
     let mut pages = Vec::new();
-    pages.try_reserve(count as usize).map_err(|_| Stop::skipped(format_args!("no memory for the case")))?;
+    pages.try_reserve(count as usize).map_err(|_| Stop::inconclusive(format_args!("no memory for the case")))?;
     pages.extend_from_slice(fast.mapping.pages()?);
     pages.truncate(count as usize);
     let length = pages.len() * PAGE - fast.mapping.offset() as usize;

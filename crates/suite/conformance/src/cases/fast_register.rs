@@ -350,7 +350,7 @@ fn wrong_arithmetic(s: &Session<'_>) -> Verdict {
         let pair = Pair::new(s)?;
         let fast = Fast::new(pair.b.pd.core(), 2, true)?;
         let mut pages: Vec<NDK_LOGICAL_ADDRESS> = Vec::new();
-        pages.try_reserve(3).map_err(|_| Stop::skipped(format_args!("no memory for the case")))?;
+        pages.try_reserve(3).map_err(|_| Stop::inconclusive(format_args!("no memory for the case")))?;
         pages.extend_from_slice(fast.mapped.mapping.pages()?);
         if wrong == 6 {
             pages[1] = NDK_LOGICAL_ADDRESS::from_bits(pages[1].to_bits() + 64);

@@ -131,7 +131,7 @@ fn above_limits(s: &Session<'_>) -> Verdict {
 
 fn smallest(s: &Session<'_>) -> Verdict {
     let plan = Plan { sizes: SMALL, depths: [1, 1], ..Plan::new() };
-    let pair = Pair::with(s, &plan, &plan)?;
+    let pair = Pair::tested(s, &plan, &plan)?;
     for number in 0..100 {
         pair.deliver(number, false)?;
         pair.b.receive_done(number)?;
@@ -155,7 +155,7 @@ fn without_receive_queue(s: &Session<'_>) -> Verdict {
 fn receive_queue_is_exact(s: &Session<'_>) -> Verdict {
     let mut plan = Plan::new();
     plan.sizes.receive_depth = 5;
-    let pair = Pair::with(s, &Plan::new(), &plan)?;
+    let pair = Pair::tested(s, &Plan::new(), &plan)?;
     for number in 0..5 {
         pair.b.receive(number, 0, 64)?;
     }
@@ -175,7 +175,7 @@ fn receive_queue_is_exact(s: &Session<'_>) -> Verdict {
 fn initiator_queue_is_exact(s: &Session<'_>) -> Verdict {
     let mut plan = Plan::new();
     plan.sizes.initiator_depth = 5;
-    let pair = Pair::with(s, &plan, &Plan::new())?;
+    let pair = Pair::tested(s, &plan, &Plan::new())?;
     for number in 0..5 {
         pair.a.send_unready(number, 0, 16, 0)?;
     }
@@ -198,7 +198,7 @@ fn slots_come_back(s: &Session<'_>) -> Verdict {
     let mut plan = Plan::new();
     plan.sizes.initiator_depth = 3;
     plan.sizes.receive_depth = 3;
-    let pair = Pair::with(s, &plan, &plan)?;
+    let pair = Pair::tested(s, &plan, &plan)?;
     for _ in 0..100 {
         for number in 0..3 {
             pair.start_delivery(number, false)?;
@@ -213,7 +213,7 @@ fn slots_of_silent_requests(s: &Session<'_>) -> Verdict {
     let mut plan = Plan::new();
     plan.sizes.initiator_depth = 4;
     plan.sizes.receive_depth = 4;
-    let pair = Pair::with(s, &plan, &plan)?;
+    let pair = Pair::tested(s, &plan, &plan)?;
     for _ in 0..100 {
         for number in 0..4 {
             pair.b.receive(number, 0, 64)?;
@@ -230,7 +230,7 @@ fn slots_of_silent_requests(s: &Session<'_>) -> Verdict {
 
 fn same_queue_for_both(s: &Session<'_>) -> Verdict {
     let plan = Plan { one_cq: true, ..Plan::new() };
-    let pair = Pair::with(s, &plan, &plan)?;
+    let pair = Pair::tested(s, &plan, &plan)?;
     for number in 0..10 {
         pair.b.receive(1, 0, 64)?;
         pair.a.send(2, 0, 16, 0)?;

@@ -136,7 +136,7 @@ fn shapes(s: &Session<'_>) -> Verdict {
         let parts = &parts[..count];
         let total: u32 = parts.iter().map(|part| part.length).sum();
         let mut list: Vec<NDK_SGE> = Vec::new();
-        list.try_reserve(count).map_err(|_| Stop::skipped(format_args!("no memory for the case")))?;
+        list.try_reserve(count).map_err(|_| Stop::inconclusive(format_args!("no memory for the case")))?;
         list.extend(parts.iter().map(|part| pair.a.region.element(part.place.cast_signed(), part.length)));
         let place = random.below(8192 - total + 1) as usize;
         let remote = pair.b.remote(place.cast_signed());

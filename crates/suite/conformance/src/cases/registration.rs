@@ -167,7 +167,7 @@ fn again(s: &Session<'_>) -> Verdict {
 }
 
 fn no_memory<T>(_: T) -> Stop {
-    Stop::skipped(format_args!("no memory for the case"))
+    Stop::inconclusive(format_args!("no memory for the case"))
 }
 
 fn many(s: &Session<'_>) -> Verdict {

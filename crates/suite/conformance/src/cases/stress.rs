@@ -129,7 +129,7 @@ impl<'s> Crew<'s> {
         self.session
             .platform()
             .run(tasks)
-            .map_err(|status| Stop::skipped(format_args!("no threads for the case: {status}")))
+            .map_err(|status| Stop::inconclusive(format_args!("no threads for the case: {status}")))
     }
 }
 
@@ -153,7 +153,7 @@ impl<F: FnMut() -> Check<Step> + Send> Task for Member<'_, '_, F> {
         }
         match work() {
             Ok(step) => step,
-            Err(Stop::Skipped(_)) => {
+            Err(Stop::Skipped(_) | Stop::Inconclusive(_)) => {
                 crew.failed.store(true, Relaxed);
                 Step::Done
             }
@@ -264,13 +264,13 @@ fn messages(s: &Session<'_>) -> Verdict {
     let (mut pairs, mut parts) = (Vec::new(), Vec::new());
     for _ in &posted {
         if pairs.try_reserve(1).is_err() {
-            skip!("no memory for the case");
+            inconclusive!("no memory for the case");
         }
         pairs.push(Pair::with(s, &plan, &plan)?);
     }
     for (pair, posted) in pairs.iter().zip(&posted) {
         if parts.try_reserve(1).is_err() {
-            skip!("no memory for the case");
+            inconclusive!("no memory for the case");
         }
         let receiver = Receiver { side: &pair.b, posted, total: TOTAL, received: 0 };
         parts.push((sender(&pair.a, posted, TOTAL, random.split()), receiver));
@@ -499,7 +499,7 @@ fn many_producers(s: &Session<'_>) -> Verdict {
         let (a, mut b) = Pair::apart(s, &plan, &plan)?;
         b.qp = b.pd.core().create_qp(cq.core(), cq.core(), context, plan.sizes)?;
         if pairs.try_reserve(1).is_err() {
-            skip!("no memory for the case");
+            inconclusive!("no memory for the case");
         }
         pairs.push(Pair::join(s, a, b, &Terms::new())?);
     }

@@ -327,7 +327,7 @@ impl<'s> CqCore<'s> {
     /// They do not come in time.
     pub fn take(&self, count: usize) -> Check<Vec<Done>> {
         let mut all = Vec::new();
-        all.try_reserve(count).map_err(|_| Stop::skipped(format_args!("no memory for the case")))?;
+        all.try_reserve(count).map_err(|_| Stop::inconclusive(format_args!("no memory for the case")))?;
         let all = RefCell::new(all);
         let wrong = RefCell::new(None);
         let session = self.session();

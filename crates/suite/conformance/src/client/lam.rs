@@ -45,7 +45,7 @@ impl<'s> Mapping<'s> {
         // Never less than the declared structure, so that its fields can be looked at.
         let words = bytes.max(size_of::<NDK_LOGICAL_ADDRESS_MAPPING>()).div_ceil(8);
         let words = try_slice(words, |_| UnsafeCell::new(0_u64))
-            .map_err(|_| Stop::skipped(format_args!("no memory for a mapping of {pages} pages")))?;
+            .map_err(|_| Stop::inconclusive(format_args!("no memory for a mapping of {pages} pages")))?;
         let place = session.own(Place(words))?;
         let mapping = session.keep(Self {
             adapter,

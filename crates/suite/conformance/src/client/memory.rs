@@ -33,7 +33,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// Skips the case if there is no memory.
+    /// The case is inconclusive if there is no memory.
     pub fn new<'s>(session: &'s Session<'s>, length: usize) -> Check<&'s Self> {
         Self::with_shape(session, Shape::Whole, length)
     }
@@ -42,7 +42,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// Skips the case if there is no memory.
+    /// The case is inconclusive if there is no memory.
     pub fn with_shape<'s>(session: &'s Session<'s>, shape: Shape, length: usize) -> Check<&'s Self> {
         let memory = session
             .platform()
@@ -149,7 +149,7 @@ impl Buffer {
     /// They are not all there, or there is no memory.
     pub fn bytes(&self, offset: usize, length: usize) -> Check<Vec<u8>> {
         let mut bytes = Vec::new();
-        bytes.try_reserve(length).map_err(|_| Stop::skipped(format_args!("no memory for the case")))?;
+        bytes.try_reserve(length).map_err(|_| Stop::inconclusive(format_args!("no memory for the case")))?;
         bytes.resize(length, 0);
         self.read(offset, &mut bytes)?;
         Ok(bytes)

@@ -199,7 +199,7 @@ impl Pending<'_> {
 ///
 /// # Errors
 ///
-/// Skips the case if there is no memory.
+/// The case is inconclusive if there is no memory.
 pub fn request<'s>(
     life: &'s Life<'s>,
     what: &'static str,
@@ -215,7 +215,7 @@ pub fn request<'s>(
 ///
 /// # Errors
 ///
-/// Skips the case if there is no memory.
+/// The case is inconclusive if there is no memory.
 pub fn request_on_adapter<'s>(
     session: &'s Session<'s>,
     what: &'static str,

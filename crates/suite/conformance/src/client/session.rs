@@ -111,7 +111,9 @@ impl<'p> Session<'p> {
         let verdict = session.adapter().map(drop).and_then(|()| work(&session));
         let verdict = match verdict {
             // What a case has not seen because it was ended early says nothing.
-            Err(Stop::Failed(_)) if platform.cancelled() => Err(Stop::skipped(format_args!("cancelled"))),
+            Err(Stop::Failed(_) | Stop::Inconclusive(_)) if platform.cancelled() => {
+                Err(Stop::skipped(format_args!("cancelled")))
+            }
             verdict => verdict,
         };
         let ended = session.end();
@@ -143,7 +145,7 @@ impl<'p> Session<'p> {
             callbacks: AtomicU32::new(0),
             completions: [const { AtomicU32::new(0) }; 3],
         };
-        try_box(session).map(ManuallyDrop::new).map_err(|_| Stop::skipped(format_args!("no memory for the case")))
+        try_box(session).map(ManuallyDrop::new).map_err(|_| Stop::inconclusive(format_args!("no memory for the case")))
     }
 
     /// Waits for what is still open, and closes the adapters. `false` if something never comes to an end: the session must
@@ -272,7 +274,7 @@ impl<'s> Session<'s> {
         let raw = self
             .platform
             .open(number, self.version)
-            .map_err(|status| Stop::failed(format_args!("open of adapter {number}: {status}")))?;
+            .map_err(|status| Stop::inconclusive(format_args!("open of adapter {number}: {status}")))?;
         let core = AdapterCore::new(raw, number).and_then(|core| self.keep(core)).inspect_err(|_| {
             if !raw.is_null() {
                 // SAFETY: the adapter was just opened, nobody knows it, and nothing was made on it.
@@ -396,16 +398,16 @@ impl<'s> Session<'s> {
     ///
     /// # Errors
     ///
-    /// Skips the case if there is no memory.
+    /// The case is inconclusive if there is no memory.
     pub fn keep<T: Send + Sync + 's>(&'s self, value: T) -> Check<&'s T> {
-        self.arena.keep(value).map_err(|_| Stop::skipped(format_args!("no memory for the case")))
+        self.arena.keep(value).map_err(|_| Stop::inconclusive(format_args!("no memory for the case")))
     }
 
     /// Keeps what is to be done in the notification callback of a completion queue.
     ///
     /// # Errors
     ///
-    /// Skips the case if there is no memory.
+    /// The case is inconclusive if there is no memory.
     pub fn hook(&'s self, work: impl Fn(&'s CqCore<'s>, NtStatus) -> Check + Send + Sync + 's) -> Check<Hook<'s>> {
         Ok(self.keep(work)?)
     }
@@ -414,9 +416,9 @@ impl<'s> Session<'s> {
     ///
     /// # Errors
     ///
-    /// Skips the case if there is no memory.
+    /// The case is inconclusive if there is no memory.
     pub fn own<T: Send + Sync + 'static>(&'s self, value: T) -> Check<&'s T> {
-        self.arena.own(value).map_err(|_| Stop::skipped(format_args!("no memory for the case")))
+        self.arena.own(value).map_err(|_| Stop::inconclusive(format_args!("no memory for the case")))
     }
 
     /// Waits for what must happen.
@@ -483,7 +485,7 @@ impl<'s> Session<'s> {
     /// Notes how a step inside a callback went. In a case that is ended early callbacks find the case already leaving.
     pub fn note(&self, result: Check) {
         match result {
-            Ok(()) | Err(Stop::Skipped(_)) => {}
+            Ok(()) | Err(Stop::Skipped(_) | Stop::Inconclusive(_)) => {}
             Err(Stop::Failed(_)) if self.platform.cancelled() => {}
             Err(Stop::Failed(seen)) => self.fault(format_args!("in a callback: {seen}")),
         }

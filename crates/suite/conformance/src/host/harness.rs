@@ -95,7 +95,7 @@ impl Harness {
         let thread = match std::thread::Builder::new().name(case.name.to_owned()).spawn(work) {
             Ok(thread) => thread,
             Err(error) => {
-                return (Outcome::Skipped(Text::new(format_args!("no thread for the case: {error}"))), None);
+                return (Outcome::Inconclusive(Text::new(format_args!("no thread for the case: {error}"))), None);
             }
         };
         match outcome.recv_timeout(self.limit) {
@@ -124,7 +124,7 @@ impl Harness {
         }
         let platform = match HostPlatform::start_with_cancel(setup, &self.cancelled) {
             Ok(platform) => Arc::new(platform),
-            Err(status) => return (Outcome::Skipped(Text::new(format_args!("no machine: {status}"))), None),
+            Err(status) => return (Outcome::Inconclusive(Text::new(format_args!("no machine: {status}"))), None),
         };
         platform.set_verbose(self.verbose);
         let layered = self.layer.as_ref().map(|layer| layer(&platform));
@@ -138,12 +138,12 @@ impl Harness {
             (Err(panic), _) => Outcome::Failed(Text::new(format_args!("panic: {}", message(&*panic)))),
             (Ok(outcome), None) => outcome,
             (Ok(outcome), Some(panic)) => {
-                let before = if outcome.is_failure() { outcome.text() } else { "" };
+                let before = if outcome.is_bad() { outcome.text() } else { "" };
                 Outcome::Failed(Text::new(format_args!("{before} a processor panicked: {panic}")))
             }
         };
         let trace = matches!(setup.scheduler, Scheduler::Seeded { .. }).then(|| platform.machine().trace_hash());
-        if outcome.is_failure() {
+        if outcome.is_bad() {
             // Whatever is still going on may go on: the machine is left behind.
             std::mem::forget(platform);
             return (outcome, trace);

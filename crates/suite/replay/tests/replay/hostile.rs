@@ -122,7 +122,7 @@ fn memory_of(ring: &Ring) -> Vec<u8> {
 fn a_recording_is_made_of_the_memory_that_a_crash_has_left() {
     for (slots, keep) in [(1 << 14, Keep::First), (1 << 8, Keep::Last)] {
         let (outcome, file, ring) = ring_of("results.order-of-receives", slots, keep);
-        assert!(!outcome.is_failure(), "{outcome}");
+        assert!(!outcome.is_bad(), "{outcome}");
         let mut memory = memory_of(&ring);
         let whole = Recording::read(&file).expect("a recording");
         let salvaged =

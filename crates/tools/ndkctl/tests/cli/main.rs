@@ -7,6 +7,7 @@ mod made;
 mod manners;
 #[path = "../../src/schema.rs"]
 mod schema;
+mod selftest;
 mod wire;
 
 use std::process::{Command, Output, Stdio};
@@ -60,7 +61,14 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         (&["selftest", "--filter", "no such case"], "arm"),
         (&["nd2-selftest", "--filter", "no such case"], "--list"),
         (&["self-test"], "selftest"),
-        (&["selftest", "--driver", "--filter", "arm"], "--filter"),
+        (&["selftest", "--driver", "--filter", "no such case"], "arm"),
+        (&["selftest", "--from", "no such case"], "--list"),
+        (&["selftest", "--exclude", "/no/such/file"], "--exclude"),
+        (&["selftest", "--junit", "."], "folder"),
+        (&["selftest", "--resume", "--filter", "arm"], "--filter"),
+        (&["selftest", "--driver", "--interface", "Ethernet 3", "--record", "file"], "--record"),
+        (&["selftest", "--driver", "--advise"], "--advise"),
+        (&["report", "results.json"], "--html"),
         (&["selftest", "--driver", "--completion", "early"], "--completion"),
         (&["selftest", "--interface", "Ethernet 3"], "--driver"),
         (&["selftest", "--driver", "--peer", "Ethernet 4"], "--interface"),
@@ -71,6 +79,12 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         (&["driver", "install", "--driver", "softnd"], "softndk, softndknic, ndktest"),
         (&["nic", "pair", "--addresses", "192.168.77.11", "here"], "--addresses"),
         (&["info", "--mem"], "--memory"),
+        (&["bench", "--quick", "--filter", "no such row"], "docs/performance"),
+        (&["help", "nd2", "foo"], "info, list, install, uninstall"),
+        (&["help", "ping", "foo"], "none"),
+        (&["help", "pnig"], "selftest, ping"),
+        (&["explain", "no such name"], "STATUS_CANCELLED"),
+        (&["run", "--junit", ".", "image.sys"], "folder"),
     ] {
         let output = ndkctl(arguments);
         let (said, shown) = (text(&output.stderr), text(&output.stdout));
@@ -109,7 +123,6 @@ fn every_command_ends_quietly_when_nobody_reads_its_output() {
         &["info"],
         &["info", "--json"],
         &["info", "--memory"],
-        &["bench", "--quick", "--filter", "no such row"],
         &["counters"],
         &["counters", "--watch"],
         &["netstat"],
@@ -130,7 +143,7 @@ fn what_goes_to_the_standard_error_is_not_needed_to_end_well() {
         (&["selftest", "--filter", "arm", "--verbose"], 0),
         (&["ping", "--size", "0"], 2),
         (&["ping", "--count", "10"], 0),
-        (&["bench", "--quick", "--filter", "no such row"], 0),
+        (&["bench", "--quick", "--filter", "no such row"], 2),
     ] {
         assert_eq!(unread(arguments, false, true).status.code(), Some(code), "{arguments:?}");
     }
@@ -169,6 +182,7 @@ fn the_doctor_says_what_applies_without_windows() {
 fn where_there_are_no_drivers_one_line_says_so() {
     for arguments in [
         &["selftest", "--driver"][..],
+        &["selftest", "--driver", "--filter", "arm", "--ndkpi", "1", "--record", "file"],
         &["selftest", "--driver", "--interface", "Ethernet 3"],
         &["driver", "run", "performance"],
         &["driver", "settings"],
@@ -189,7 +203,7 @@ fn where_there_are_no_drivers_one_line_says_so() {
 #[test]
 fn help_and_version_are_no_mistakes() {
     for arguments in
-        [&["--help"][..], &["--version"], &["selftest", "--help"], &["ping", "--help"], &["info", "--help"]]
+        [&["--help"][..], &["--version"], &["selftest", "--help"], &["ping", "--help"], &["info", "--help"], &["help"]]
     {
         assert!(!good(arguments).is_empty(), "{arguments:?}");
     }

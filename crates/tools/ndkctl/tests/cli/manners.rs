@@ -35,6 +35,15 @@ fn tables_are_as_wide_as_asked_for_at_most() {
             assert!(widest <= most, "{arguments:?}: {widest} columns with {variables:?}\n{shown}");
         }
     }
+    // Numbers stay whole, also where there is no room for them.
+    for (columns, arguments) in [("30", &["counters"][..]), ("20", &["info"]), ("40", &["ping", "--count", "1000"])] {
+        let narrow = with(&[("COLUMNS", columns)], arguments);
+        let broken = narrow
+            .lines()
+            .map(str::trim)
+            .find(|line| !line.is_empty() && line.len() < 3 && line.bytes().all(|byte| byte.is_ascii_digit()));
+        assert_eq!(broken, None, "{arguments:?} in {columns} columns\n{narrow}");
+    }
     // What is wrapped is not lost, and names stay whole.
     let narrow = with(&[("COLUMNS", "80")], &["selftest", "--list"]);
     let words = |columns| {
