@@ -8,7 +8,7 @@ use ndis::{
 use ndkpi::{NtStatus, WSK_CLIENT, WSK_PROVIDER_NDK_DISPATCH, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH};
 use wdk_bindings::PVOID;
 
-use super::{Client, ndk};
+use super::{Client, absent, ndk};
 use crate::{
     context::{self, NOBODY},
     kernel::{State, lock, routine},
@@ -19,26 +19,16 @@ use crate::{
     waiting::{self, Wait},
 };
 
-/// Sockets are not simulated.
-extern "system" fn no_socket() {
-    bug_check(Rule::NotSimulated, format_args!("a function of Winsock Kernel for sockets or names"));
-}
-
-struct Table(WSK_PROVIDER_DISPATCH);
-
-// SAFETY: addresses of functions, which never change.
-unsafe impl Sync for Table {}
-
-static FUNCTIONS: Table = Table(WSK_PROVIDER_DISPATCH {
+static FUNCTIONS: WSK_PROVIDER_DISPATCH = WSK_PROVIDER_DISPATCH {
     Version: WSK_VERSION_1_0,
     Reserved: 0,
-    WskSocket: no_socket as *const _,
-    WskSocketConnect: no_socket as *const _,
+    WskSocket: Some(absent::socket),
+    WskSocketConnect: Some(absent::socket_connect),
     WskControlClient: Some(control_client),
-    WskGetAddressInfo: no_socket as *const _,
-    WskFreeAddressInfo: no_socket as *const _,
-    WskGetNameInfo: no_socket as *const _,
-});
+    WskGetAddressInfo: Some(absent::get_address_info),
+    WskFreeAddressInfo: Some(absent::free_address_info),
+    WskGetNameInfo: Some(absent::get_name_info),
+};
 
 /// Ends the test unless the pointer is to memory that is there.
 fn present(address: usize, what: &str) {
@@ -159,7 +149,7 @@ extern "system" fn WskCaptureProviderNPI(
                 number
             });
             let captured =
-                WSK_PROVIDER_NPI { Client: std::ptr::without_provenance_mut(client), Dispatch: &raw const FUNCTIONS.0 };
+                WSK_PROVIDER_NPI { Client: std::ptr::without_provenance_mut(client), Dispatch: &raw const FUNCTIONS };
             // SAFETY: the driver's place, which lives until the call returns.
             unsafe { npi.write(captured) };
             NtStatus::SUCCESS

@@ -2,6 +2,7 @@
 
 #![allow(non_snake_case, reason = "names of the C headers")]
 
+mod absent;
 mod client;
 mod ndk;
 
