@@ -1,4 +1,4 @@
-//! What is not simulated: sockets and the resolution of names.
+//! What is not simulated: connections and the resolution of names.
 
 use ndis::{IRP, NDIS_STRING};
 use ndkpi::{GUID, NtStatus, SOCKADDR, WSK_CLIENT};
@@ -9,7 +9,7 @@ use crate::{context, report::bug_check, rule::Rule};
 /// Ends the test.
 fn absent(routine: &'static str, what: &str) -> ! {
     let _inside = context::Inside::new(routine);
-    bug_check(Rule::NotSimulated, format_args!("{routine}: Winsock Kernel has no {what} here"))
+    bug_check(Rule::NotSimulated, format_args!("{routine}: Winsock Kernel has datagram sockets here, and no {what}"))
 }
 
 pub unsafe extern "system" fn socket_connect(
@@ -60,20 +60,4 @@ pub unsafe extern "system" fn get_name_info(
     _irp: *mut IRP,
 ) -> NtStatus {
     absent("WskGetNameInfo", "names")
-}
-
-pub unsafe extern "system" fn socket(
-    _client: *mut WSK_CLIENT,
-    _family: u16,
-    _kind: u16,
-    _protocol: u32,
-    _flags: u32,
-    _context: PVOID,
-    _dispatch: *const std::ffi::c_void,
-    _process: PVOID,
-    _thread: PVOID,
-    _security: PVOID,
-    _irp: *mut IRP,
-) -> NtStatus {
-    absent("WskSocket", "sockets")
 }
