@@ -114,6 +114,7 @@ layout!(CMSGHDR: size 0x10, align 8, { cmsg_len @ 0x00, cmsg_level @ 0x08, cmsg_
 /// Room for an address of any family.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
+#[expect(clippy::pub_underscore_fields, reason = "names of C")]
 pub struct SOCKADDR_STORAGE {
     /// The family.
     pub ss_family: u16,
@@ -218,8 +219,10 @@ pub type PFN_WSK_CONTROL_SOCKET = unsafe extern "system" fn(
     Irp: *mut IRP,
 ) -> NtStatus;
 
-/// Closes a socket. Requests that are out are cancelled; callbacks that run are waited for. No other call of the socket's functions is in
-/// progress, and lists that were kept are released before. IRQL <= `DISPATCH_LEVEL`.
+/// Closes a socket. IRQL <= `DISPATCH_LEVEL`.
+///
+/// Requests that are out are cancelled; callbacks that run are waited for. No other call of the socket's functions is in progress, and lists
+/// that were kept are released before.
 pub type PFN_WSK_CLOSE_SOCKET = unsafe extern "system" fn(Socket: *mut WSK_SOCKET, Irp: *mut IRP) -> NtStatus;
 
 /// Gives a socket its address. `Flags` are zero. IRQL <= `DISPATCH_LEVEL`.
@@ -230,8 +233,9 @@ pub type PFN_WSK_BIND = unsafe extern "system" fn(
     Irp: *mut IRP,
 ) -> NtStatus;
 
-/// Sends a datagram; the IRP's `Information` is its length. Without an address it goes to the fixed one. `Flags` are zero. MDLs and control
-/// information stay as they are until the IRP is complete. IRQL <= `DISPATCH_LEVEL`.
+/// Sends a datagram; the IRP's `Information` is its length. IRQL <= `DISPATCH_LEVEL`.
+///
+/// Without an address it goes to the fixed one. `Flags` are zero. MDLs and control information stay as they are until the IRP is complete.
 pub type PFN_WSK_SEND_TO = unsafe extern "system" fn(
     Socket: *mut WSK_SOCKET,
     Buffer: *mut WSK_BUF,
@@ -274,9 +278,10 @@ pub type PFN_WSK_RELEASE_DATAGRAM_INDICATION_LIST =
 pub type PFN_WSK_GET_LOCAL_ADDRESS =
     unsafe extern "system" fn(Socket: *mut WSK_SOCKET, LocalAddress: *mut SOCKADDR, Irp: *mut IRP) -> NtStatus;
 
-/// Tells of datagrams that have come; null: the socket has to be closed. `STATUS_SUCCESS`: they were taken. `STATUS_PENDING`: the list is
-/// kept until `WskRelease`. `STATUS_DATA_NOT_ACCEPTED`: they are kept for later, and the event is disabled unless it is static. Must not wait
-/// for requests of Winsock Kernel. IRQL <= `DISPATCH_LEVEL`.
+/// Tells of datagrams that have come; null: the socket has to be closed. IRQL <= `DISPATCH_LEVEL`.
+///
+/// `STATUS_SUCCESS`: they were taken. `STATUS_PENDING`: the list is kept until `WskRelease`. `STATUS_DATA_NOT_ACCEPTED`: they are kept for
+/// later, and the event is disabled unless it is static. Must not wait for requests of Winsock Kernel.
 pub type PFN_WSK_RECEIVE_FROM_EVENT = unsafe extern "system" fn(
     SocketContext: *mut c_void,
     Flags: u32,
