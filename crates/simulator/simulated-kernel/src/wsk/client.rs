@@ -1,12 +1,13 @@
 //! Registration and capture.
 
+use std::sync::Arc;
+
 use host::machine::{self, Irql};
 use ndis::{
     IRP, WSK_CLIENT_NPI, WSK_EVENT_RECEIVE_FROM, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_DISPATCH,
     WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_SET_STATIC_EVENT_CALLBACKS, WSK_VERSION_1_0,
 };
 use ndkpi::{NtStatus, WSK_CLIENT, WSK_PROVIDER_NDK_DISPATCH, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH};
-use std::sync::Arc;
 use wdk_bindings::{DRIVER_OBJECT, IRP_MJ_MAXIMUM_FUNCTION, PVOID};
 
 use super::{Client, absent, clockwork::Clockwork, control, ndk, socket};

@@ -1,17 +1,18 @@
 //! Options and control codes of sockets.
 
+use std::sync::Arc;
+
 use ndis::{
     IRP, NPI_WSK_INTERFACE_ID, SIO_WSK_SET_REMOTE_ADDRESS, SIO_WSK_SET_SENDTO_ADDRESS, SO_WSK_EVENT_CALLBACK,
     SOL_SOCKET, WSK_CONTROL_SOCKET_TYPE, WSK_EVENT_CALLBACK_CONTROL, WSK_EVENT_DISABLE, WSK_EVENT_RECEIVE_FROM,
     WSK_SOCKET,
 };
 use ndkpi::NtStatus;
-use std::sync::Arc;
 use wdk_bindings::PVOID;
 
 use super::{
     EVENT_PENDING, present,
-    receive::{self, feed},
+    receive::feed,
     request::{self, Call, Pended},
     socket::{Event, size_of_address},
 };
@@ -70,6 +71,17 @@ pub unsafe extern "system" fn control_socket(
     })
 }
 
+/// The event of a socket may be enabled: it has a callback, and is not static.
+fn check_event(event: Event, has_callback: bool) {
+    if event == Event::Static {
+        let words = format_args!("an event that is enabled for all sockets is enabled or disabled for one");
+        bug_check(Rule::WskSocketState, words);
+    }
+    if !has_callback {
+        bug_check(Rule::BadArgument, format_args!("an event is enabled that has no callback"));
+    }
+}
+
 /// Enables or disables the event of datagrams.
 fn set_event(state: &Arc<State>, socket: *mut WSK_SOCKET, mask: u32, irp: *mut IRP) -> NtStatus {
     const NAME: &str = "SO_WSK_EVENT_CALLBACK";
@@ -82,7 +94,7 @@ fn set_event(state: &Arc<State>, socket: *mut WSK_SOCKET, mask: u32, irp: *mut I
     }
     let (busy, refusal, device) = state.with_socket(socket, NAME, |socket| {
         socket.bound(NAME);
-        receive::check_event(socket.event, socket.callback.is_some());
+        check_event(socket.event, socket.callback.is_some());
         let refusal = socket.refusal();
         if refusal.is_none() {
             socket.event = if enables { Event::On } else { Event::Off };

@@ -246,14 +246,3 @@ pub fn put_back(state: &State, address: usize, datagrams: Vec<Datagram>) {
         }
     }
 }
-
-/// The event of a socket may be enabled: it has a callback, and is not static.
-pub fn check_event(event: Event, has_callback: bool) {
-    if event == Event::Static {
-        let words = "an event that is enabled for all sockets is enabled or disabled for one";
-        bug_check(Rule::WskSocketState, format_args!("{words}"));
-    }
-    if !has_callback {
-        bug_check(Rule::BadArgument, format_args!("an event is enabled that has no callback"));
-    }
-}

@@ -1,5 +1,7 @@
 //! Datagrams that are sent.
 
+use std::sync::Arc;
+
 use ndis::{CMSGHDR, IRP, WSK_BUF, WSK_BUF_LIST, WSK_SOCKET};
 use ndkpi::{NtStatus, SOCKADDR};
 
@@ -15,7 +17,6 @@ use crate::{
     report::bug_check,
     rule::Rule,
 };
-use std::sync::Arc;
 
 /// Where a client wants datagrams to go, and what with.
 struct Destination {
