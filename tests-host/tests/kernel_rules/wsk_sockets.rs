@@ -20,19 +20,22 @@ use ndis::{
     WSK_SET_STATIC_EVENT_CALLBACKS, WSK_SOCKET,
 };
 use ndkpi::{AF_INET, NtStatus, SOCKADDR, SOCKADDR_INET};
-use simulated_kernel::{Driver, FaultPlan, Impairment, Kernel, Medium, Network, NewInterface, Rule, caught, irql};
+use simulated_kernel::{
+    Driver, FaultPlan, Impairment, Kernel, Medium, Network, NewInterface, Rule, caught, irql, object_attributes,
+};
 use wdk_sys::{
     _EVENT_TYPE, _KWAIT_REASON, IRP, KEVENT, LARGE_INTEGER, MDL, NTSTATUS, PDEVICE_OBJECT, PIRP, PVOID,
     SL_INVOKE_ON_CANCEL, SL_INVOKE_ON_ERROR, SL_INVOKE_ON_SUCCESS, STATUS_MORE_PROCESSING_REQUIRED,
     ntddk::{
         ExFreePoolWithTag, IoAllocateIrp, IoAllocateMdl, IoCancelIrp, IoFreeIrp, IoFreeMdl, IoReuseIrp,
         KeDelayExecutionThread, KeInitializeEvent, KeSetEvent, KeWaitForSingleObject, MmBuildMdlForNonPagedPool,
-        MmProbeAndLockPages, MmUnlockPages,
+        MmMapLockedPagesSpecifyCache, MmProbeAndLockPages, MmUnlockPages, MmUnmapLockedPages, PsCreateSystemThread,
+        ZwClose, ZwWaitForSingleObject,
     },
 };
 
 use crate::{
-    TAG, lower, raise,
+    TAG, acquire, lower, new_lock, raise, release as unlock,
     skeleton::{Wrong, allocate, keep, run_in},
     wsk::{capture, deregister, register, release},
 };
@@ -482,7 +485,7 @@ fn on(kernel: &Kernel, work: impl FnOnce(&Network, &Driver)) {
 }
 
 fn seeds() -> impl Iterator<Item = u64> {
-    0..8
+    0..24
 }
 
 #[test]
@@ -955,6 +958,31 @@ fn sockets_are_used_on_several_processors_at_once() {
     });
 }
 
+/// Closes the socket later.
+unsafe extern "C" fn close_later(_: PVOID) {
+    sleep(3);
+    Socket(SOCKET.load(SeqCst)).close();
+}
+
+#[test]
+fn a_deregistration_waits_until_the_last_socket_is_closed() {
+    for seed in seeds() {
+        with_seed(seed, |_, driver| {
+            driver.run(|| {
+                let client = Client::new();
+                SOCKET.store(client.bound(A, None).0, SeqCst);
+                let (mut attributes, mut handle, none) = (object_attributes(), ptr::null_mut(), ptr::null_mut());
+                let (place, attributes) = (&raw mut handle, &raw mut attributes);
+                let routine = Some(close_later as _);
+                assert_eq!(call!(PsCreateSystemThread(place, 0, attributes, none, ptr::null_mut(), routine, none)), 0);
+                client.end();
+                assert_eq!(call!(ZwWaitForSingleObject(handle, 0, ptr::null_mut())), 0);
+                assert_eq!(call!(ZwClose(handle)), 0);
+            });
+        });
+    }
+}
+
 /// What a client does wrong, with two addresses.
 fn wrong(work: fn(Client)) -> impl FnOnce(&Network, &Driver) {
     move |_, driver| driver.run(|| work(Client::new()))
@@ -990,6 +1018,17 @@ fn pending_receive(socket: Socket, from: *mut SOCKADDR) -> Request {
     let (request, mut room) = (Request::new(), Chain::of(&[&[0; 8]]));
     assert_eq!(socket.receive_as(&mut room.buffer, from, ptr::null_mut(), &request), PENDING);
     request
+}
+
+/// A request that waits, with room in pages that are locked and mapped.
+fn locked_receive(client: Client) -> *mut MDL {
+    let (socket, block) = (client.bound(A, None), allocate(64));
+    let mdl = call!(IoAllocateMdl(block, 64, 0, 0, ptr::null_mut()));
+    call!(MmProbeAndLockPages(mdl, 0, 0));
+    assert!(!call!(MmMapLockedPagesSpecifyCache(mdl, 0, 1, ptr::null_mut(), 0, 0)).is_null());
+    let mut room = WSK_BUF { Mdl: mdl.cast(), Offset: 0, Length: 64 };
+    assert_eq!(socket.receive_as(&mut room, ptr::null_mut(), ptr::null_mut(), &Request::new()), PENDING);
+    mdl
 }
 
 /// A request whose place for the address is on the stack of a function that has returned.
@@ -1038,7 +1077,31 @@ unsafe extern "C" fn close_inside(_: PDEVICE_OBJECT, _: PIRP, event: PVOID) -> N
     STATUS_MORE_PROCESSING_REQUIRED
 }
 
+/// A lock that the caller of a function holds.
+static LOCK: AtomicPtr<u64> = AtomicPtr::new(ptr::null_mut());
+
+/// Takes the lock of whoever has sent.
+unsafe extern "C" fn under_the_lock(_: PDEVICE_OBJECT, _: PIRP, event: PVOID) -> NTSTATUS {
+    let before = acquire(LOCK.load(SeqCst));
+    unlock(LOCK.load(SeqCst), before);
+    call!(KeSetEvent(event.cast(), 0, 0));
+    STATUS_MORE_PROCESSING_REQUIRED
+}
+
 breaks! {
+    a_lock_held_over_a_send_whose_completion_takes_it breaks RecursiveLock by |client| {
+        let socket = client.bound(A, None);
+        LOCK.store(new_lock(), SeqCst);
+        loop {
+            let (request, mut chain) = (Request::new(), Chain::of(&[b"x"]));
+            set_completion(request.irp, Some(under_the_lock), request.event.cast(), EVERY);
+            let before = acquire(LOCK.load(SeqCst));
+            let said = socket.send_as(&mut chain.buffer, Some(B), &request);
+            unlock(LOCK.load(SeqCst), before);
+            let _ = request.end(said);
+            chain.free();
+        }
+    };
     a_socket_never_closed breaks WskSocketsOpen by |client| { client.socket(None); client.end(); };
     a_socket_closed_twice breaks BadHandle by |client| {
         let one = client.socket(None);
@@ -1128,12 +1191,14 @@ breaks! {
     an_mdl_freed_before_the_irp_is_complete breaks WskMemoryInUse by
         |client| call!(IoFreeMdl(pending_send(client.bound(A, None)).1.parts[1].1));
     an_mdl_unlocked_before_the_irp_is_complete breaks WskMemoryInUse by |client| {
-        let (socket, block) = (client.bound(A, None), allocate(64));
-        let mdl = call!(IoAllocateMdl(block, 64, 0, 0, ptr::null_mut()));
-        call!(MmProbeAndLockPages(mdl, 0, 0));
-        let mut room = WSK_BUF { Mdl: mdl.cast(), Offset: 0, Length: 64 };
-        assert_eq!(socket.receive_as(&mut room, ptr::null_mut(), ptr::null_mut(), &Request::new()), PENDING);
+        let mdl = locked_receive(client);
         call!(MmUnlockPages(mdl));
+    };
+    an_mdl_unmapped_before_the_irp_is_complete breaks WskMemoryInUse by |client| {
+        let mdl = locked_receive(client);
+        // SAFETY: an MDL of the driver's.
+        let base = unsafe { (*mdl).MappedSystemVa };
+        call!(MmUnmapLockedPages(base, mdl));
     };
     bytes_changed_before_the_irp_is_complete breaks WskMemoryInUse by |client| {
         let (request, chain) = pending_send(client.bound(A, None));

@@ -342,6 +342,7 @@ extern "C" fn MmFreePagesFromMdl(mdl: *mut MDL) {
 extern "C" fn MmUnmapLockedPages(base: PVOID, mdl: *mut MDL) {
     routine!("MmUnmapLockedPages", |state| {
         state.known_or_own(mdl);
+        state.check_pinned_mdl(mdl.addr(), "unmapped");
         // SAFETY: a known MDL, which the driver is just unmapping.
         let flags = unsafe { flags(mdl) };
         if *flags & FLAG_MAPPED == 0 {

@@ -1,4 +1,4 @@
-//! Memory that requests need until their IRPs are complete: whoever frees or unlocks it before, or returns from the function on whose stack
+//! Memory that requests need until their IRPs are complete: whoever frees, unlocks or unmaps it before, or returns from the function on whose stack
 //! it lies, is found out at once.
 
 use std::{collections::BTreeMap, ops::Range};
@@ -22,7 +22,7 @@ pub struct Pin {
     pub routine: &'static str,
     /// Memory, and what it is.
     pub memory: Vec<(Range<usize>, &'static str)>,
-    /// Addresses of MDLs, whose pages stay locked.
+    /// Addresses of MDLs, whose pages stay locked, and mapped if they are.
     pub mdls: Vec<usize>,
 }
 
@@ -68,7 +68,7 @@ impl State {
         }
     }
 
-    /// The pages of an MDL are about to be unlocked or freed.
+    /// The pages of an MDL are about to be unlocked, unmapped or freed.
     pub fn check_pinned_mdl(&self, mdl: usize, how: &str) {
         let found = lock(&self.pins).all.values().find(|pin| pin.mdls.contains(&mdl)).map(|pin| pin.routine);
         if let Some(routine) = found {

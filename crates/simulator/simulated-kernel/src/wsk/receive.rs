@@ -17,8 +17,6 @@ use super::{
 };
 use crate::{
     kernel::{self, State, lock},
-    report::bug_check,
-    rule::Rule,
     tracked, wdm,
 };
 
