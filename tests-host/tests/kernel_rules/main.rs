@@ -19,6 +19,7 @@ mod small_driver;
 mod spin_locks;
 mod wait_locks;
 mod wsk;
+mod wsk_sockets;
 
 use std::{hint::black_box, ptr};
 

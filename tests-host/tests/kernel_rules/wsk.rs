@@ -52,7 +52,7 @@ static DISPATCH: WSK_CLIENT_DISPATCH =
     WSK_CLIENT_DISPATCH { Version: WSK_VERSION_1_0, Reserved: 0, WskClientEvent: None };
 
 /// A client that is registered.
-fn register() -> *mut WSK_REGISTRATION {
+pub fn register() -> *mut WSK_REGISTRATION {
     register_at(keep(allocate(size_of::<WSK_REGISTRATION>())).cast())
 }
 
@@ -64,18 +64,18 @@ fn register_at(registration: *mut WSK_REGISTRATION) -> *mut WSK_REGISTRATION {
     registration
 }
 
-fn capture(registration: *mut WSK_REGISTRATION, timeout: u32) -> Result<WSK_PROVIDER_NPI, NtStatus> {
+pub fn capture(registration: *mut WSK_REGISTRATION, timeout: u32) -> Result<WSK_PROVIDER_NPI, NtStatus> {
     let mut npi = WSK_PROVIDER_NPI { Client: ptr::null_mut(), Dispatch: ptr::null() };
     // SAFETY: the test's scenario, right or wrong; the place lives until the call returns.
     unsafe { WskCaptureProviderNPI(registration, timeout, &raw mut npi) }.ok().map(|()| npi)
 }
 
-fn release(registration: *mut WSK_REGISTRATION) {
+pub fn release(registration: *mut WSK_REGISTRATION) {
     // SAFETY: the test's scenario, right or wrong.
     unsafe { WskReleaseProviderNPI(registration) };
 }
 
-fn deregister(registration: *mut WSK_REGISTRATION) {
+pub fn deregister(registration: *mut WSK_REGISTRATION) {
     // SAFETY: the test's scenario, right or wrong.
     unsafe { WskDeregister(registration) };
 }

@@ -89,6 +89,9 @@ impl Source {
                     self.documentation.insert(item.ident.to_string(), documentation(&item.attrs));
                 }
             }
+            Item::Static(item) => {
+                self.names.insert(item.ident.to_string());
+            }
             Item::ForeignMod(block) => {
                 let link = block.attrs.iter().map(|attribute| attribute.to_token_stream().to_string());
                 let link =

@@ -16,6 +16,7 @@ mod registry;
 mod right;
 mod routines;
 mod stacks;
+mod wsk;
 
 use std::ptr;
 

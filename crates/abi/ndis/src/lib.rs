@@ -12,7 +12,8 @@
 //! | [`net_buffer`] | frames: net buffers, net buffer lists, their pools |
 //! | [`configuration`] | keywords of the adapter in the registry |
 //! | [`device`] | control devices and work items |
-//! | [`wsk`] | Winsock Kernel: how a consumer reaches NDK |
+//! | [`wsk`] | Winsock Kernel: clients, and how a consumer reaches NDK |
+//! | [`wsk_socket`] | Winsock Kernel: datagram sockets |
 //! | [`interface`] | the table of interfaces |
 //! | [`netio`] | names of interfaces, addresses and routes |
 //!
@@ -58,6 +59,7 @@ pub mod net_buffer;
 pub mod netio;
 pub mod oid;
 pub mod wsk;
+pub mod wsk_socket;
 
 pub use adapter::*;
 pub use configuration::*;
@@ -69,6 +71,7 @@ pub use net_buffer::*;
 pub use netio::*;
 pub use oid::*;
 pub use wsk::*;
+pub use wsk_socket::*;
 
 /// A port of an adapter; 0 is the default port.
 pub type NDIS_PORT_NUMBER = u32;

@@ -1,11 +1,14 @@
-//! Winsock Kernel, as far as a consumer of NDK needs it: registration, capture of the provider, the control call that yields
+//! Winsock Kernel: registration, capture of the provider and its functions, among them the control call that yields
 //! `WSK_PROVIDER_NDK_DISPATCH` (`NDIS-NDK 8`).
 
 use core::ffi::c_void;
 
 use ndkpi::{NtStatus, WSK_CLIENT};
 
-use crate::{IRP, layout};
+use crate::{
+    IRP, PFN_WSK_FREE_ADDRESS_INFO, PFN_WSK_GET_ADDRESS_INFO, PFN_WSK_GET_NAME_INFO, PFN_WSK_SOCKET,
+    PFN_WSK_SOCKET_CONNECT, layout,
+};
 
 /// Wait for the provider as long as it takes. Only where a hang is better than a failure.
 pub const WSK_INFINITE_WAIT: u32 = 0xFFFF_FFFF;
@@ -79,7 +82,7 @@ layout!(WSK_REGISTRATION: size 0x18, align 8, {
     ReservedRegistrationLock @ 0x10,
 });
 
-/// The functions of Winsock Kernel. Those for sockets are here as addresses only.
+/// The functions of Winsock Kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct WSK_PROVIDER_DISPATCH {
@@ -88,17 +91,17 @@ pub struct WSK_PROVIDER_DISPATCH {
     /// Zero.
     pub Reserved: u16,
     /// Makes a socket.
-    pub WskSocket: *const c_void,
+    pub WskSocket: Option<PFN_WSK_SOCKET>,
     /// Makes a socket and connects it.
-    pub WskSocketConnect: *const c_void,
+    pub WskSocketConnect: Option<PFN_WSK_SOCKET_CONNECT>,
     /// Controls the client.
     pub WskControlClient: Option<PFN_WSK_CONTROL_CLIENT>,
     /// Resolves a name.
-    pub WskGetAddressInfo: *const c_void,
+    pub WskGetAddressInfo: Option<PFN_WSK_GET_ADDRESS_INFO>,
     /// Frees what that returned.
-    pub WskFreeAddressInfo: *const c_void,
+    pub WskFreeAddressInfo: Option<PFN_WSK_FREE_ADDRESS_INFO>,
     /// Resolves an address.
-    pub WskGetNameInfo: *const c_void,
+    pub WskGetNameInfo: Option<PFN_WSK_GET_NAME_INFO>,
 }
 
 layout!(WSK_PROVIDER_DISPATCH: size 0x38, align 8, {

@@ -55,6 +55,7 @@ const ROOM: usize = 1 << 16;
 
 impl Lane {
     /// A direction without frames.
+    #[must_use]
     pub fn new(impairment: Impairment, seed: u64) -> Self {
         let random = Xoshiro256StarStar::seed_from_u64(seed);
         Self { impairment, random, under_way: BinaryHeap::new(), count: 0, room: ROOM }
@@ -91,6 +92,7 @@ impl Lane {
     }
 
     /// When the next frame arrives.
+    #[must_use]
     pub fn next(&self) -> Option<u64> {
         self.under_way.peek().map(|Reverse((arrives, ..))| *arrives)
     }

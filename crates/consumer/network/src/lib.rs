@@ -41,6 +41,6 @@ pub use captured::Captured;
 pub use datagrams::Datagrams;
 pub use error::OpenError;
 pub use impaired::Impaired;
-pub use impairment::Impairment;
+pub use impairment::{Impairment, Lane};
 pub use segment::Segment;
 pub use vxlan::{Config as VxlanConfig, Counters as VxlanCounters, Vxlan};

@@ -118,6 +118,16 @@ fn settings(raw: Option<raw::Kernel>) -> Result<Settings> {
         settings.preemption = in_range(&percent, "preemption", 0, 100)?;
     }
     settings.threads = raw.threads.unwrap_or(settings.threads);
+    if let Some(datagrams) = raw.datagrams {
+        settings.host_datagrams = match datagrams.get_ref().as_str() {
+            "memory" => false,
+            "host" if settings.threads => true,
+            "host" => return problem(datagrams.span(), "`datagrams`: the host's network needs `threads = true`"),
+            other => {
+                return problem(datagrams.span(), format!("`datagrams` is `{other}`: `memory` or `host`"));
+            }
+        };
+    }
     Ok(settings)
 }
 

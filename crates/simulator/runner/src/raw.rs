@@ -23,6 +23,7 @@ pub struct Kernel {
     pub processors: Option<Spanned<i64>>,
     pub preemption: Option<Spanned<i64>>,
     pub threads: Option<bool>,
+    pub datagrams: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]

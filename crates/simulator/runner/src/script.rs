@@ -30,11 +30,13 @@ pub struct Settings {
     /// Processors and system threads are threads of this machine and run at the same time. The seed decides nothing then but what
     /// fails.
     pub threads: bool,
+    /// Datagrams of Winsock Kernel travel over the host's loopback, and not in memory. Only with `threads`: no seed knows what comes.
+    pub host_datagrams: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { processors: 4, preemption: 20, threads: false }
+        Self { processors: 4, preemption: 20, threads: false, host_datagrams: false }
     }
 }
 

@@ -123,6 +123,13 @@ fn a_script_becomes_steps_and_ends_with_what_is_left() {
 }
 
 #[test]
+fn datagrams_travel_in_memory_unless_a_script_with_threads_says_otherwise() {
+    assert!(!parse(WHOLE).expect("a script").kernel.host_datagrams);
+    let text = WHOLE.replacen("processors = 2", "threads = true\ndatagrams = \"host\"", 1);
+    assert!(parse(&text).expect("a script").kernel.host_datagrams);
+}
+
+#[test]
 fn values_of_the_registry_have_their_types() {
     let script = parse(WHOLE).expect("a script");
     let registry = &script.images[0].registry;
@@ -136,9 +143,11 @@ fn values_of_the_registry_have_their_types() {
 }
 
 /// Mistakes: what stands there, what instead, what the line has to begin with that the error names, and a word of the error.
-const MISTAKES: [[&str; 4]; 25] = [
+const MISTAKES: [[&str; 4]; 27] = [
     ["processors = 2", "processors = 0", "processors", "`processors` is 0"],
     ["processors = 2", "processor = 2", "processor", "processor"],
+    ["processors = 2", "datagrams = \"radio\"", "datagrams", "`datagrams` is `radio`: `memory` or `host`"],
+    ["processors = 2", "datagrams = \"host\"", "datagrams", "needs `threads = true`"],
     ["processors = 2", "processors = \"two\"", "processors", "`processors`: "],
     ["name = \"nic\"", "name = \"a b\"", "name", "`name` is `a b`"],
     ["name = \"consumer\"", "name = \"nic\"", "[[image]]", "there is an image `nic` already"],

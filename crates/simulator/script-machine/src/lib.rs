@@ -16,7 +16,7 @@ use runner::{
     machine::Machines,
     script::{Image, Settings},
 };
-use simulated_kernel::{Driver, Kernel, Value, wdk::NTSTATUS};
+use simulated_kernel::{Driver, Kernel, Medium, Value, wdk::NTSTATUS};
 
 pub use crate::running::Running;
 
@@ -43,7 +43,11 @@ impl<L: Load> Machines for Simulated<L> {
     fn machine(&self, seed: u64, settings: Settings) -> Running<L> {
         let kernel = if settings.threads { Kernel::threads() } else { Kernel::seeded(seed) };
         let kernel = kernel.processors(settings.processors).preemption(settings.preemption);
-        Running::new(self.0.clone(), kernel.hang_limit(HANG_LIMIT).start())
+        let kernel = kernel.hang_limit(HANG_LIMIT).start();
+        if settings.host_datagrams {
+            kernel.network().set_medium(Medium::Host);
+        }
+        Running::new(self.0.clone(), kernel)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
     waiting::Dispatcher,
     wdf::Framework,
     wdm::{self, Wdm},
-    wsk::Wsk,
+    wsk::{Pins, Wsk},
 };
 
 /// What all routines share.
@@ -42,6 +42,8 @@ pub struct State {
     pub pnp: Mutex<Pnp>,
     pub net: Mutex<Net>,
     pub wsk: Mutex<Wsk>,
+    /// Memory of requests with Winsock Kernel.
+    pub pins: Mutex<Pins>,
     pub ndis: Ndis,
     pub faults: Faults,
     pub images: Mutex<sites::Images>,
@@ -203,6 +205,7 @@ impl Builder {
             pnp: Mutex::default(),
             net: Mutex::default(),
             wsk: Mutex::default(),
+            pins: Mutex::default(),
             ndis: Ndis::default(),
             faults: Faults::default(),
             images: Mutex::default(),

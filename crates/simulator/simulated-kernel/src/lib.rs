@@ -63,7 +63,7 @@ pub use crate::{
     rule::Rule,
     user::{Answer, File, Pending},
     wdm::{IoFile, IoPending, PlainDevice, thread::object_attributes},
-    wsk::NdkProvider,
+    wsk::{Impairment, Medium, NdkProvider},
 };
 
 #[cfg(windows)]

@@ -249,6 +249,7 @@ pub fn free(address: usize, tag: Option<u32>) {
         bug_check(Rule::PoolTag, format_args!("freed with the tag {said}, but allocated with {has}"));
     }
     let state = kernel::current();
+    state.check_pinned_memory(&(address..address + block.size.max(1)));
     if block.slot_size == 0 {
         // Of what the kernel keeps only push locks may be pageable.
         state.forget_range(address, block.size);

@@ -202,6 +202,18 @@ rules! {
     EventReinitialised = "event-reinitialised",
     /// Winsock Kernel's provider is never released, and a deregistration waits for that.
     WskNotReleased = "wsk-not-released",
+    /// A socket of Winsock Kernel is never closed, and a deregistration waits for that.
+    WskSocketsOpen = "wsk-sockets-open",
+    /// A socket was used in a state in which that is not allowed: before it is bound, in the middle of another call, or after its close.
+    WskSocketState = "wsk-socket-state",
+    /// An IRP was given to Winsock Kernel, or none, that it cannot complete.
+    WskIrp = "wsk-irp",
+    /// A `WSK_BUF` describes bytes that its MDLs do not have, or MDLs whose memory may go.
+    WskBuffer = "wsk-buffer",
+    /// Memory of a request with Winsock Kernel was freed, unlocked or changed before its IRP was complete.
+    WskMemoryInUse = "wsk-memory-in-use",
+    /// Datagrams that a callback has kept were not released, or something that it has not kept; or its answer is none.
+    WskIndication = "wsk-indication",
     /// A thread waits, and nothing is left that could end the wait.
     Deadlock = "deadlock",
     /// The work does not come to an end.

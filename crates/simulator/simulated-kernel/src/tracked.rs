@@ -355,6 +355,7 @@ impl State {
 
     /// Objects on a stack whose functions have returned.
     pub fn stack_objects_are_gone(&self, addresses: &[usize]) {
+        self.check_pinned_stack(addresses);
         let mut tracked = lock(&self.tracked);
         for &address in addresses {
             for (&(place, kind), entry) in tracked.objects.range_mut((address, FIRST)..(address + 1, FIRST)) {

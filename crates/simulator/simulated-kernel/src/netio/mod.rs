@@ -90,6 +90,11 @@ impl State {
         interface.ndk.clone().ok_or(NtStatus::NOT_SUPPORTED)
     }
 
+    /// Returns true if the machine has that address.
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        lock(&self.net).addresses.iter().any(|row| row.ip == address)
+    }
+
     /// A driver is unloaded: it must have given everything back.
     pub fn check_netio(&self, owner: DriverId, name: &str) {
         let net = lock(&self.net);

@@ -64,6 +64,11 @@ impl Network {
         Self { state }
     }
 
+    /// The kernel.
+    pub(crate) const fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
     /// Adds an interface, which is up, without addresses and without NDK. Its index and identifier.
     #[must_use]
     pub fn add_interface(&self, new: &NewInterface) -> (NET_IFINDEX, NET_LUID) {

@@ -129,6 +129,24 @@ pub fn allocate_locked(state: &State, address: usize, length: ULONG) -> *mut MDL
     mdl
 }
 
+/// An MDL of the system's own for non-paged pool. The caller frees it.
+pub fn make_built(state: &State, address: usize, length: ULONG) -> *mut MDL {
+    let Some(mdl) = make(state, NOBODY, ptr::with_exposed_provenance_mut(address), length) else {
+        bug_check(Rule::NotSimulated, format_args!("no memory for an MDL"));
+    };
+    build(state, mdl);
+    mdl
+}
+
+/// Where the memory of an MDL is that describes non-paged pool, or whose pages are locked; `None` of any other.
+pub fn memory_of(state: &State, mdl: *mut MDL) -> Option<usize> {
+    state.known_or_own(mdl);
+    // SAFETY: a known MDL, whose driver does not change it meanwhile.
+    let header = unsafe { mdl.read() };
+    let is_there = header.MdlFlags & (FLAG_NON_PAGED | FLAG_LOCKED) != 0;
+    is_there.then(|| header.StartVa.expose_provenance() + header.ByteOffset as usize)
+}
+
 /// A request is over: its MDLs are unlocked, unmapped and freed, as the I/O manager does.
 pub fn free_chain(state: &State, mut mdl: *mut MDL) {
     while !mdl.is_null() {
@@ -225,6 +243,7 @@ extern "C" fn MmUnlockPages(mdl: *mut MDL) {
         state.known_or_own(mdl);
         // SAFETY: a known MDL, which the driver is just unlocking.
         let flags = unsafe { flags(mdl) };
+        state.check_pinned_mdl(mdl.addr(), "unlocked");
         if *flags & FLAG_LOCKED == 0 || lock(&state.wdm.mdls).pages.contains_key(&mdl.addr()) {
             bug_check(Rule::BadMdl, format_args!("the pages of an MDL are unlocked that were not locked"));
         }
@@ -303,6 +322,7 @@ extern "C" fn MmAllocatePagesForMdlEx(
 #[unsafe(no_mangle)]
 extern "C" fn MmFreePagesFromMdl(mdl: *mut MDL) {
     routine!("MmFreePagesFromMdl", |state| {
+        state.check_pinned_mdl(mdl.addr(), "freed");
         let Some(pages) = lock(&state.wdm.mdls).pages.remove(&mdl.addr()) else {
             bug_check(Rule::BadMdl, format_args!("{mdl:p} is no MDL that pages were allocated for"));
         };
@@ -322,6 +342,7 @@ extern "C" fn MmFreePagesFromMdl(mdl: *mut MDL) {
 extern "C" fn MmUnmapLockedPages(base: PVOID, mdl: *mut MDL) {
     routine!("MmUnmapLockedPages", |state| {
         state.known_or_own(mdl);
+        state.check_pinned_mdl(mdl.addr(), "unmapped");
         // SAFETY: a known MDL, which the driver is just unmapping.
         let flags = unsafe { flags(mdl) };
         if *flags & FLAG_MAPPED == 0 {

@@ -42,9 +42,15 @@ pub use self::{
 pub use self::{
     dpc::{initialise as initialise_dpc, is_below},
     event::end as end_of_wait,
-    io::{Functions, Io, IoFile, IoPending, PlainDevice, Queued, RemoveLock, add_device_of},
+    io::{
+        Device, Functions, Io, IoFile, IoPending, IoReleaseCancelSpinLock, PlainDevice, Queued, RemoveLock, Request,
+        add_device_of,
+    },
     lock::forget_range as forget_locks,
-    mdl::{Mdls, allocate as allocate_mdl, build as build_mdl, free as free_mdl},
+    mdl::{
+        Mdls, allocate as allocate_mdl, build as build_mdl, free as free_mdl, make_built as make_built_mdl,
+        memory_of as memory_of_mdl,
+    },
     mutex::Mutex,
     notification::Notifications,
     push_lock::PushLock,

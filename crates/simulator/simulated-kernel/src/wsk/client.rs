@@ -1,14 +1,16 @@
 //! Registration and capture.
 
+use std::sync::Arc;
+
 use host::machine::{self, Irql};
 use ndis::{
-    IRP, WSK_CLIENT_NPI, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_DISPATCH, WSK_PROVIDER_NPI, WSK_REGISTRATION,
-    WSK_VERSION_1_0,
+    IRP, WSK_CLIENT_NPI, WSK_EVENT_RECEIVE_FROM, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_DISPATCH,
+    WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_SET_STATIC_EVENT_CALLBACKS, WSK_VERSION_1_0,
 };
 use ndkpi::{NtStatus, WSK_CLIENT, WSK_PROVIDER_NDK_DISPATCH, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH};
-use wdk_bindings::PVOID;
+use wdk_bindings::{DRIVER_OBJECT, IRP_MJ_MAXIMUM_FUNCTION, PVOID};
 
-use super::{Client, ndk};
+use super::{Client, absent, clockwork::Clockwork, control, ndk, socket};
 use crate::{
     context::{self, NOBODY},
     kernel::{State, lock, routine},
@@ -19,29 +21,19 @@ use crate::{
     waiting::{self, Wait},
 };
 
-/// Sockets are not simulated.
-extern "system" fn no_socket() {
-    bug_check(Rule::NotSimulated, format_args!("a function of Winsock Kernel for sockets or names"));
-}
-
-struct Table(WSK_PROVIDER_DISPATCH);
-
-// SAFETY: addresses of functions, which never change.
-unsafe impl Sync for Table {}
-
-static FUNCTIONS: Table = Table(WSK_PROVIDER_DISPATCH {
+static FUNCTIONS: WSK_PROVIDER_DISPATCH = WSK_PROVIDER_DISPATCH {
     Version: WSK_VERSION_1_0,
     Reserved: 0,
-    WskSocket: no_socket as *const _,
-    WskSocketConnect: no_socket as *const _,
+    WskSocket: Some(socket::socket),
+    WskSocketConnect: Some(absent::socket_connect),
     WskControlClient: Some(control_client),
-    WskGetAddressInfo: no_socket as *const _,
-    WskFreeAddressInfo: no_socket as *const _,
-    WskGetNameInfo: no_socket as *const _,
-});
+    WskGetAddressInfo: Some(absent::get_address_info),
+    WskFreeAddressInfo: Some(absent::free_address_info),
+    WskGetNameInfo: Some(absent::get_name_info),
+};
 
 /// Ends the test unless the pointer is to memory that is there.
-fn present(address: usize, what: &str) {
+pub fn present(address: usize, what: &str) {
     if address == 0 {
         bug_check(Rule::BadArgument, format_args!("{what} is a null pointer"));
     }
@@ -87,17 +79,23 @@ extern "system" fn WskRegister(npi: *const WSK_CLIENT_NPI, registration: *mut WS
             if state.strikes() {
                 return NtStatus::INSUFFICIENT_RESOURCES;
             }
+            if lock(&state.wsk).registered(registration.addr()).is_some() {
+                bug_check(Rule::BadArgument, format_args!("{registration:p} is registered already"));
+            }
             let number = usize::try_from(state.next()).unwrap_or(0) * 64;
+            let of_system: &'static mut DRIVER_OBJECT = Box::leak(Box::new(DRIVER_OBJECT::default()));
             let client = Client {
                 owner: context::caller(),
                 registration: registration.addr(),
                 captured: 0,
                 adapters: std::collections::BTreeMap::new(),
+                device: state.create_physical_device(of_system, [None; IRP_MJ_MAXIMUM_FUNCTION as usize + 1]),
+                has_static_event: false,
             };
+            let clockwork = Clockwork::try_new(&state.machine).map(Arc::new);
             let mut wsk = lock(&state.wsk);
-            if wsk.registered(registration.addr()).is_some() {
-                drop(wsk);
-                bug_check(Rule::BadArgument, format_args!("{registration:p} is registered already"));
+            if wsk.clockwork.is_none() {
+                wsk.clockwork = clockwork.ok();
             }
             wsk.clients.insert(number, client);
             // SAFETY: the driver's memory, which is Winsock Kernel's until the client is deregistered.
@@ -116,7 +114,7 @@ extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
         || Irql::PASSIVE_LEVEL,
         |state| {
             let number = with(state, registration, |number, _| number);
-            // Another thread may release what it has captured.
+            // Another thread may release what it has captured, and close its sockets.
             let wait = Wait {
                 what: "WskDeregister, for what is captured and not released",
                 objects: &[],
@@ -125,8 +123,23 @@ extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
             waiting::until(state, None, wait, || {
                 lock(&state.wsk).clients.get(&number).is_none_or(|client| client.captured == 0)
             });
-            let gone = lock(&state.wsk).clients.remove(&number);
-            drop(gone);
+            let wait = Wait {
+                what: "WskDeregister, for sockets that are not closed",
+                objects: &[],
+                rule: Some(Rule::WskSocketsOpen),
+            };
+            waiting::until(state, None, wait, || {
+                lock(&state.wsk).sockets.values().all(|socket| socket.client != number)
+            });
+            let (gone, clockwork) = {
+                let mut wsk = lock(&state.wsk);
+                let gone = wsk.clients.remove(&number);
+                (gone, if wsk.clients.is_empty() { wsk.clockwork.take() } else { None })
+            };
+            drop(clockwork);
+            if let Some(gone) = gone {
+                state.delete_physical_device(&gone.device);
+            }
             state.untrack_and_remember(registration.addr(), Kind::Registration, ", and deregistered since");
         },
     );
@@ -159,7 +172,7 @@ extern "system" fn WskCaptureProviderNPI(
                 number
             });
             let captured =
-                WSK_PROVIDER_NPI { Client: std::ptr::without_provenance_mut(client), Dispatch: &raw const FUNCTIONS.0 };
+                WSK_PROVIDER_NPI { Client: std::ptr::without_provenance_mut(client), Dispatch: &raw const FUNCTIONS };
             // SAFETY: the driver's place, which lives until the call returns.
             unsafe { npi.write(captured) };
             NtStatus::SUCCESS
@@ -197,8 +210,8 @@ extern "system" fn WskReleaseProviderNPI(registration: *mut WSK_REGISTRATION) {
 unsafe extern "system" fn control_client(
     client: *mut WSK_CLIENT,
     code: u32,
-    _input_size: usize,
-    _input: PVOID,
+    input_size: usize,
+    input: PVOID,
     output_size: usize,
     output: PVOID,
     returned: *mut usize,
@@ -209,6 +222,9 @@ unsafe extern "system" fn control_client(
         || Irql::DISPATCH_LEVEL,
         |state| {
             captured(state, client, "WskControlClient");
+            if code == WSK_SET_STATIC_EVENT_CALLBACKS {
+                return set_static_events(state, client, control::events_of(input_size, input, "static events"), irp);
+            }
             if code != WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH {
                 bug_check(Rule::NotSimulated, format_args!("the control code {code:#x} of Winsock Kernel"));
             }
@@ -227,6 +243,23 @@ unsafe extern "system" fn control_client(
             NtStatus::SUCCESS
         },
     )
+}
+
+/// Has events enabled on every socket that the client will make.
+fn set_static_events(state: &State, client: *mut WSK_CLIENT, mask: u32, irp: *mut IRP) -> NtStatus {
+    if !irp.is_null() {
+        bug_check(Rule::WskIrp, format_args!("WSK_SET_STATIC_EVENT_CALLBACKS with an IRP"));
+    }
+    let mut wsk = lock(&state.wsk);
+    let has_sockets = wsk.sockets.values().any(|socket| socket.client == client.addr());
+    if has_sockets {
+        drop(wsk);
+        bug_check(Rule::WskSocketState, format_args!("WSK_SET_STATIC_EVENT_CALLBACKS of a client that has sockets"));
+    }
+    if let Some(client) = wsk.clients.get_mut(&client.addr()) {
+        client.has_static_event |= mask & WSK_EVENT_RECEIVE_FROM != 0;
+    }
+    NtStatus::SUCCESS
 }
 
 /// Ends the test unless the client has the provider captured.

@@ -16,7 +16,21 @@ use crate::{
 /// What the lock of the system is called.
 const NAME: LockName = LockName { class: "the cancel spin lock", instance: 0 };
 
+/// The cancel spin lock is held.
+pub struct Held<'state>(&'state State, Irql);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        spin_lock::let_go(self.0, &self.0.wdm.cancel, self.1);
+    }
+}
+
 impl State {
+    /// Acquires the cancel spin lock until the result is dropped.
+    pub fn hold_cancellation(&self) -> Held<'_> {
+        Held(self, spin_lock::hold(self, &self.wdm.cancel, NAME))
+    }
+
     /// Cancels a request: marks it, and calls the routine that its driver has set, which releases the cancel spin lock. Whether there was
     /// one.
     pub fn cancel_irp(&self, request: &Request) -> bool {

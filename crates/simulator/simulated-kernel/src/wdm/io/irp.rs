@@ -7,14 +7,15 @@ use std::{
     ffi::c_void,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release},
+        atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
     },
 };
 
 use wdk_bindings::{
-    CCHAR, FILE_OBJECT, IO_STACK_LOCATION, IO_TYPE_IRP, IRP, IRP_MJ_DEVICE_CONTROL, IRP_MJ_PNP, METHOD_BUFFERED,
-    NTSTATUS, PDEVICE_OBJECT, PIRP, SL_INVOKE_ON_CANCEL, SL_INVOKE_ON_ERROR, SL_INVOKE_ON_SUCCESS, SL_PENDING_RETURNED,
-    STATUS_INVALID_DEVICE_REQUEST, STATUS_MORE_PROCESSING_REQUIRED, STATUS_PENDING, UCHAR, ULONG, USHORT,
+    CCHAR, FILE_OBJECT, IO_STACK_LOCATION, IO_TYPE_IRP, IRP, IRP_MJ_DEVICE_CONTROL, IRP_MJ_INTERNAL_DEVICE_CONTROL,
+    IRP_MJ_PNP, METHOD_BUFFERED, NTSTATUS, PDEVICE_OBJECT, PDRIVER_CANCEL, PIRP, SL_INVOKE_ON_CANCEL,
+    SL_INVOKE_ON_ERROR, SL_INVOKE_ON_SUCCESS, SL_PENDING_RETURNED, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_MORE_PROCESSING_REQUIRED, STATUS_PENDING, UCHAR, ULONG, USHORT,
 };
 
 use super::{device::Device, own::Threaded, power::PowerRequest};
@@ -83,6 +84,8 @@ pub struct Request {
     levels: Mutex<Vec<Arc<Level>>>,
     /// The device at the bottom of a stack, which is the system's own, has had it.
     pub reached_bottom: AtomicBool,
+    /// Winsock Kernel has completed it, and its driver has not made it anew since.
+    is_spent: AtomicBool,
     pub outcome: Mutex<Option<Outcome>>,
 }
 
@@ -249,6 +252,7 @@ impl State {
             maker,
             levels: Mutex::default(),
             reached_bottom: AtomicBool::new(false),
+            is_spent: AtomicBool::new(false),
             outcome: Mutex::default(),
         });
         write(&request);
@@ -269,6 +273,7 @@ impl State {
     /// Begins anew with a request that nobody has.
     pub fn reset_irp(request: &Request) {
         write(request);
+        request.is_spent.store(false, Release);
         tracked::seal(request.address, Kind::Irp);
     }
 
@@ -334,8 +339,8 @@ impl State {
         }
     }
 
-    /// Passes a request to a device: its driver gets it before this returns. What the driver says.
-    pub fn pass(self: &Arc<Self>, request: &Arc<Request>, device: &Arc<Device>) -> NTSTATUS {
+    /// The next stack location of a request becomes that of a device.
+    fn enter(request: &Request, device: &Arc<Device>) -> Arc<Level> {
         let irp = request.pointer();
         let number = number(irp).saturating_sub(1);
         if number == 0 {
@@ -363,6 +368,15 @@ impl State {
         if device.owner == NOBODY {
             request.reached_bottom.store(true, Release);
         }
+        level
+    }
+
+    /// Passes a request to a device: its driver gets it before this returns. What the driver says.
+    pub fn pass(self: &Arc<Self>, request: &Arc<Request>, device: &Arc<Device>) -> NTSTATUS {
+        let irp = request.pointer();
+        let level = Self::enter(request, device);
+        // SAFETY: the location of the device's driver.
+        let major = u32::from(unsafe { (*current(irp)).MajorFunction });
         let Some(dispatch) = device.dispatch(major) else {
             set_status(irp, STATUS_INVALID_DEVICE_REQUEST);
             self.climb(request);
@@ -374,6 +388,62 @@ impl State {
         });
         check_returned(request, &level, status);
         status
+    }
+
+    /// A part of the system that is no driver takes the IRP of a call, as Winsock Kernel does. It has a stack location for it and, if it is a
+    /// driver's own, a completion routine for every end.
+    pub fn take_irp(&self, irp: PIRP, device: &Arc<Device>, name: &str) -> Arc<Request> {
+        if irp.is_null() {
+            bug_check(Rule::WskIrp, format_args!("{name} without an IRP"));
+        }
+        let Some(request) = self.irp(irp) else {
+            bug_check(
+                Rule::IrpCompletedTwice,
+                format_args!("{irp:p} is given to {name} and is no IRP, or was completed"),
+            );
+        };
+        let is_own = matches!(request.maker, Maker::Driver(_));
+        if is_own && request.is_spent.load(Acquire) {
+            bug_check(Rule::WskIrp, format_args!("{name} with an IRP that it has completed, without IoReuseIrp"));
+        }
+        if number(irp) > 1 {
+            check_cancel_routine(irp, "given away");
+            // SAFETY: a location of the request's own block.
+            let next = unsafe { &mut *request.next_location() };
+            let every = SL_INVOKE_ON_SUCCESS | SL_INVOKE_ON_ERROR | SL_INVOKE_ON_CANCEL;
+            let covers = next.CompletionRoutine.is_some() && ULONG::from(next.Control) & every == every;
+            if is_own && !covers {
+                let words = "whose completion routine is not for success, failure and cancellation";
+                bug_check(Rule::WskIrp, format_args!("{name} with an IRP of the driver's own {words}"));
+            }
+            next.MajorFunction = UCHAR::try_from(IRP_MJ_INTERNAL_DEVICE_CONTROL).unwrap_or(0);
+        }
+        Self::enter(&request, device);
+        request
+    }
+
+    /// What was taken is completed later: with `cancel` as its routine, if it can be cancelled.
+    pub fn pend_irp(&self, request: &Request, cancel: PDRIVER_CANCEL) {
+        mark(current(request.pointer()));
+        let _held = self.hold_cancellation();
+        // SAFETY: an IRP that is not complete, whose routine changes under that lock only.
+        unsafe { (*request.pointer()).CancelRoutine = cancel };
+    }
+
+    /// Completes what was taken. The caller holds no lock.
+    pub fn finish_irp(self: &Arc<Self>, request: &Arc<Request>, status: NTSTATUS, information: usize) {
+        let irp = request.pointer();
+        {
+            let _held = self.hold_cancellation();
+            // SAFETY: an IRP that is not complete, whose routine changes under that lock only.
+            unsafe { (*irp).CancelRoutine = None };
+        }
+        set_status(irp, status);
+        // SAFETY: an IRP that is not complete.
+        unsafe { (*irp).IoStatus.Information = information as u64 };
+        request.is_spent.store(true, Release);
+        self.climb(request);
+        self.preempt();
     }
 
     /// The driver that has a request is done with it: calls the completion routines of those above, until one keeps the request.

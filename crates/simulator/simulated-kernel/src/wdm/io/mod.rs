@@ -14,14 +14,16 @@ mod work_item;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+pub use self::irp::Request;
+use self::work_item::WorkItem;
 pub use self::{
+    cancel::IoReleaseCancelSpinLock,
     device::{Device, Functions},
     file::{IoFile, IoPending},
     plug::{PlainDevice, add_device_of},
     remove_lock::RemoveLock,
     work_item::Queued,
 };
-use self::{irp::Request, work_item::WorkItem};
 use crate::{
     context::DriverId,
     kernel::{State, lock},

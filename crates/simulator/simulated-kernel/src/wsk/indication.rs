@@ -1,0 +1,200 @@
+//! Lists of datagrams, as callbacks get them.
+
+use std::sync::Arc;
+
+use ndis::{WSK_BUF, WSK_DATAGRAM_INDICATION, WSK_FLAG_AT_DISPATCH_LEVEL, WSK_SOCKET};
+use ndkpi::{NtStatus, SOCKADDR_INET};
+use wdk_bindings::MDL;
+
+use super::{DATA_NOT_ACCEPTED, medium::Datagram, receive, request, socket::Event};
+use crate::{
+    context,
+    kernel::{State, lock},
+    report::bug_check,
+    rule::Rule,
+    wdm,
+};
+
+/// A list that a callback has, or has kept.
+pub struct Kept {
+    parts: Vec<Part>,
+    /// The callback has not returned.
+    pub is_shown: bool,
+}
+
+/// What one datagram of a list is made of.
+struct Part {
+    indication: usize,
+    next: usize,
+    mdls: Vec<usize>,
+    blocks: Vec<usize>,
+}
+
+/// Makes the structures of a datagram. Its bytes begin somewhere in the first of one to three MDLs.
+fn part_of(state: &State, datagram: &Datagram, next: usize) -> Part {
+    let address = SOCKADDR_INET::from(datagram.source);
+    let length = address.length() as usize;
+    let place = request::block(length);
+    let start: *mut u8 = std::ptr::with_exposed_provenance_mut(place);
+    // SAFETY: a new block with room for it.
+    unsafe { start.copy_from_nonoverlapping(address.as_ptr().cast(), length) };
+    let (mut blocks, mut mdls) = (vec![place], Vec::<*mut MDL>::new());
+    let random = usize::try_from(state.machine.random() % 0xFFFF).unwrap_or(0);
+    let (offset, pieces) = (random % 20, 1 + random / 20 % 3);
+    let mut rest = datagram.bytes.as_slice();
+    for left in (0..pieces).rev() {
+        if rest.is_empty() {
+            break;
+        }
+        let count = if left == 0 { rest.len() } else { (rest.len() / (left + 1)).max(1) };
+        let (here, behind) = rest.split_at(count);
+        let before = if mdls.is_empty() { offset } else { 0 };
+        let place = request::block(before + count);
+        let start: *mut u8 = std::ptr::with_exposed_provenance_mut(place + before);
+        // SAFETY: a new block with room for it.
+        unsafe { start.copy_from_nonoverlapping(here.as_ptr(), count) };
+        let mdl = wdm::make_built_mdl(state, place, u32::try_from(before + count).unwrap_or(0));
+        if let Some(&last) = mdls.last() {
+            // SAFETY: an MDL of this list, which nobody else has yet.
+            unsafe { (*last).Next = mdl };
+        }
+        blocks.push(place);
+        mdls.push(mdl);
+        rest = behind;
+    }
+    let indication = request::block(size_of::<WSK_DATAGRAM_INDICATION>());
+    let first = mdls.first().copied().unwrap_or(std::ptr::null_mut());
+    let whole = WSK_DATAGRAM_INDICATION {
+        Next: std::ptr::with_exposed_provenance_mut(next),
+        Buffer: WSK_BUF {
+            Mdl: first.cast(),
+            Offset: if first.is_null() { 0 } else { u32::try_from(offset).unwrap_or(0) },
+            Length: datagram.bytes.len(),
+        },
+        ControlInfo: std::ptr::null_mut(),
+        ControlInfoLength: 0,
+        RemoteAddress: std::ptr::with_exposed_provenance_mut(place),
+    };
+    let here: *mut WSK_DATAGRAM_INDICATION = std::ptr::with_exposed_provenance_mut(indication);
+    // SAFETY: a new block with room for it.
+    unsafe { here.write(whole) };
+    Part { indication, next, mdls: mdls.into_iter().map(<*mut MDL>::expose_provenance).collect(), blocks }
+}
+
+impl Kept {
+    fn of(state: &State, datagrams: &[Datagram]) -> (usize, Self) {
+        let mut parts = Vec::with_capacity(datagrams.len());
+        let mut next = 0;
+        for datagram in datagrams.iter().rev() {
+            let part = part_of(state, datagram, next);
+            next = part.indication;
+            parts.push(part);
+        }
+        (next, Self { parts, is_shown: true })
+    }
+
+    /// The list is Winsock Kernel's again. It must be what it was.
+    fn free(self, state: &State) {
+        for part in self.parts {
+            let here: *const WSK_DATAGRAM_INDICATION = std::ptr::with_exposed_provenance(part.indication);
+            // SAFETY: a structure of the list, which was not freed.
+            let next = unsafe { (*here).Next };
+            if next.addr() != part.next {
+                bug_check(Rule::WskIndication, format_args!("a list of datagrams comes back and was taken apart"));
+            }
+            for mdl in part.mdls {
+                wdm::free_mdl(state, std::ptr::with_exposed_provenance_mut(mdl));
+            }
+            part.blocks.into_iter().chain([part.indication]).for_each(request::free_block);
+        }
+    }
+}
+
+/// Shows datagrams to the callback of a socket, of which one call more is counted already. Returns false if it does not want more.
+pub fn indicate(state: &Arc<State>, address: usize, datagrams: Vec<Datagram>) -> bool {
+    let (first, list) = Kept::of(state, &datagrams);
+    {
+        let mut wsk = lock(&state.wsk);
+        // A call of its callback keeps the socket there.
+        if let Some(socket) = wsk.sockets.get_mut(&address) {
+            socket.kept.insert(first, list);
+        }
+    }
+    let answer = call(state, address, first);
+    let left = lock(&state.wsk).sockets.get_mut(&address).and_then(|socket| match answer {
+        NtStatus::PENDING => {
+            if let Some(list) = socket.kept.get_mut(&first) {
+                list.is_shown = false;
+            }
+            None
+        }
+        _ => Some(socket.kept.remove(&first)),
+    });
+    let goes_on = match (answer, left) {
+        (NtStatus::PENDING, _) => true,
+        (NtStatus::SUCCESS | DATA_NOT_ACCEPTED, Some(None)) => {
+            bug_check(
+                Rule::WskIndication,
+                format_args!("WskReceiveFromEvent has released a list that it does not keep"),
+            );
+        }
+        (NtStatus::SUCCESS, Some(Some(list))) => {
+            list.free(state);
+            true
+        }
+        (DATA_NOT_ACCEPTED, Some(Some(list))) => {
+            list.free(state);
+            receive::put_back(state, address, datagrams);
+            false
+        }
+        (answer, _) => bug_check(Rule::WskIndication, format_args!("WskReceiveFromEvent has answered {answer:?}")),
+    };
+    if let Some(socket) = lock(&state.wsk).sockets.get_mut(&address) {
+        socket.callbacks -= 1;
+    }
+    goes_on
+}
+
+/// Calls the callback of a socket, if it has one.
+fn call(state: &Arc<State>, address: usize, first: usize) -> NtStatus {
+    let found = lock(&state.wsk).sockets.get(&address).map(|socket| (socket.owner, socket.callback, socket.context));
+    let Some((owner, Some(callback), argument)) = found else { return NtStatus::SUCCESS };
+    // Where the flag is missing the level may be the same.
+    let flags = if state.machine.random().is_multiple_of(4) { 0 } else { WSK_FLAG_AT_DISPATCH_LEVEL };
+    let argument = argument.pointer("WskReceiveFromEvent");
+    context::call(owner, "WskReceiveFromEvent", || {
+        // SAFETY: the client's own routine and context, and null or a list that lives until it is given back.
+        unsafe { callback(argument, flags, std::ptr::with_exposed_provenance_mut(first)) }
+    })
+}
+
+/// Tells the callback of a socket, if it is enabled, that the socket has to be closed.
+pub fn tell_of_end(state: &Arc<State>, address: usize) {
+    let is_wanted = {
+        let mut wsk = lock(&state.wsk);
+        let socket = wsk.sockets.get_mut(&address).filter(|socket| !socket.is_closing && socket.event != Event::Off);
+        socket.is_some_and(|socket| {
+            socket.callbacks += 1;
+            true
+        })
+    };
+    if is_wanted {
+        let _ = call(state, address, 0);
+        if let Some(socket) = lock(&state.wsk).sockets.get_mut(&address) {
+            socket.callbacks -= 1;
+        }
+    }
+}
+
+pub unsafe extern "system" fn release(socket: *mut WSK_SOCKET, list: *mut WSK_DATAGRAM_INDICATION) -> NtStatus {
+    const NAME: &str = "WskRelease";
+    request::function(NAME, |state| {
+        let _inside = state.enter_socket(socket, NAME);
+        let Some(kept) = state.with_socket(socket, NAME, |socket| socket.kept.remove(&list.addr())) else {
+            let words = "is no list of datagrams that the client has";
+            bug_check(Rule::WskIndication, format_args!("{NAME}: {list:p} {words}"));
+        };
+        kept.free(state);
+        NtStatus::SUCCESS
+    })
+}

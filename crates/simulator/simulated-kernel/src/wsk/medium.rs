@@ -1,0 +1,243 @@
+//! What carries datagrams: the sockets of this machine reach each other in memory, as a seed says, or over the loopback of the host.
+
+use std::{
+    collections::BTreeMap,
+    io::ErrorKind,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use ndkpi::NtStatus;
+use network::{Impairment, Lane};
+
+use super::{ADDRESS_ALREADY_EXISTS, INVALID_ADDRESS_COMPONENT, LONGEST, receive};
+use crate::{
+    context,
+    kernel::{State, lock},
+    netio::Network,
+    report::bug_check,
+    rule::Rule,
+};
+
+/// Bytes that wait for a socket at most: others are lost.
+const BACKLOG: usize = 64 << 10;
+/// The first of the ports that a socket gets that wants any.
+const FIRST_PORT: u16 = 49_152;
+
+/// A datagram that has come.
+pub struct Datagram {
+    pub source: SocketAddr,
+    pub bytes: Vec<u8>,
+}
+
+/// What carries datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Memory. What becomes of the datagrams from one address to another depends on the seed and on how many came before.
+    Memory {
+        /// What the network does to them. Of one that it changes the checksum is wrong: it is lost.
+        impairment: Impairment,
+        /// What chance is made of.
+        seed: u64,
+    },
+    /// UDP on the loopback interface of the host: `127.0.0.1` and `::1`. A wildcard address is one of these.
+    Host,
+}
+
+impl Default for Medium {
+    fn default() -> Self {
+        Self::Memory { impairment: Impairment::default(), seed: 0 }
+    }
+}
+
+/// The medium, and the directions that it has by source and destination.
+#[derive(Default)]
+pub struct Carrier {
+    medium: Medium,
+    lanes: BTreeMap<(SocketAddr, SocketAddr), Lane>,
+    last_port: Option<u16>,
+}
+
+impl Carrier {
+    pub fn set(&mut self, medium: Medium) {
+        *self = Self { medium, ..Self::default() };
+    }
+
+    fn lane(&mut self, source: SocketAddr, destination: SocketAddr) -> Option<&mut Lane> {
+        let Medium::Memory { impairment, seed } = self.medium else { return None };
+        let number = self.lanes.len() as u64;
+        Some(self.lanes.entry((source, destination)).or_insert_with(|| {
+            let lost = impairment.lost.saturating_add(impairment.changed);
+            Lane::new(Impairment { lost, changed: 0, ..impairment }, seed ^ number << 32)
+        }))
+    }
+}
+
+/// A socket of the host that stands for one of this machine.
+pub struct HostPort {
+    socket: Arc<UdpSocket>,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Drop for HostPort {
+    fn drop(&mut self) {
+        self.has_ended.store(true, Relaxed);
+    }
+}
+
+impl HostPort {
+    /// Binds one, with a thread that takes in what comes for the socket at `address`.
+    fn open(state: &Arc<State>, address: usize, wanted: SocketAddr) -> Result<(u16, Self), NtStatus> {
+        let loopback: IpAddr = if wanted.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        if !wanted.ip().is_unspecified() && wanted.ip() != loopback {
+            return Err(INVALID_ADDRESS_COMPONENT);
+        }
+        let opened = UdpSocket::bind((loopback, wanted.port())).and_then(|socket| {
+            socket.set_read_timeout(Some(Duration::from_millis(20)))?;
+            Ok((socket.local_addr()?.port(), socket))
+        });
+        let (port, socket) = opened.map_err(|error| match error.kind() {
+            ErrorKind::AddrInUse => ADDRESS_ALREADY_EXISTS,
+            _ => INVALID_ADDRESS_COMPONENT,
+        })?;
+        let (socket, has_ended) = (Arc::new(socket), Arc::new(AtomicBool::new(false)));
+        let (state, reader, ended) = (Arc::downgrade(state), socket.clone(), has_ended.clone());
+        let read = move || {
+            let mut bytes = vec![0; LONGEST];
+            while !ended.load(Relaxed) {
+                // A time-out is a look at the end; any other error is of a datagram that nobody takes.
+                let Ok((count, source)) = reader.recv_from(&mut bytes) else { continue };
+                let Some(state) = state.upgrade() else { return };
+                let datagram = Datagram { source, bytes: bytes[..count].to_vec() };
+                state.after(0, move |state| state.arrive_at(address, datagram));
+            }
+        };
+        if thread::Builder::new().name("datagrams of the host".to_owned()).spawn(read).is_err() {
+            bug_check(Rule::NotSimulated, format_args!("the host gives no thread"));
+        }
+        Ok((port, Self { socket, has_ended }))
+    }
+}
+
+impl Network {
+    /// What carries the datagrams of Winsock Kernel from now on: by default memory, which loses nothing. Before any socket is bound.
+    ///
+    /// # Panics
+    ///
+    /// If a socket is bound, or for [`Medium::Host`] in a kernel with a seed, of which no run would be the same as another one.
+    pub fn set_medium(&self, medium: Medium) {
+        let _inside = context::Inside::new("the network stack");
+        let state = self.state();
+        assert!(medium != Medium::Host || state.seed.is_none(), "the host's network knows nothing of the seed");
+        let mut wsk = lock(&state.wsk);
+        assert!(wsk.sockets.values().all(|socket| socket.local.is_none()), "a socket is bound");
+        wsk.carrier.set(medium);
+    }
+
+    /// Every socket of Winsock Kernel is no longer functional, as when its transport goes: its client has to close it.
+    pub fn break_sockets(&self) {
+        let _inside = context::Inside::new("the network stack");
+        self.state().break_sockets();
+    }
+}
+
+impl State {
+    /// Gives a socket its address: the one that is wanted, with a port of its own if that has none.
+    pub fn bind_socket(self: &Arc<Self>, address: usize, wanted: SocketAddr) -> Result<(), NtStatus> {
+        let is_host = lock(&self.wsk).carrier.medium == Medium::Host;
+        if is_host {
+            let (port, host) = HostPort::open(self, address, wanted)?;
+            if let Some(socket) = lock(&self.wsk).sockets.get_mut(&address) {
+                (socket.local, socket.host) = (Some(SocketAddr::new(wanted.ip(), port)), Some(host));
+            }
+            return Ok(());
+        }
+        if !wanted.ip().is_unspecified() && !wanted.ip().is_loopback() && !self.has_address(wanted.ip()) {
+            return Err(INVALID_ADDRESS_COMPONENT);
+        }
+        let mut wsk = lock(&self.wsk);
+        let bound: Vec<SocketAddr> = wsk.sockets.values().filter_map(|socket| socket.local).collect();
+        let is_taken = |port: u16| {
+            bound.iter().any(|other| {
+                let same = other.ip() == wanted.ip() || other.ip().is_unspecified() || wanted.ip().is_unspecified();
+                other.port() == port && other.is_ipv4() == wanted.is_ipv4() && same
+            })
+        };
+        let port = if wanted.port() == 0 {
+            let first = wsk.carrier.last_port.map_or(FIRST_PORT, |port| port.saturating_add(1));
+            (first..=u16::MAX).chain(FIRST_PORT..first).find(|&port| !is_taken(port)).unwrap_or(0)
+        } else {
+            wanted.port()
+        };
+        if port == 0 || is_taken(port) {
+            return Err(ADDRESS_ALREADY_EXISTS);
+        }
+        if wanted.port() == 0 {
+            wsk.carrier.last_port = Some(port);
+        }
+        if let Some(socket) = wsk.sockets.get_mut(&address) {
+            socket.local = Some(SocketAddr::new(wanted.ip(), port));
+        }
+        Ok(())
+    }
+
+    /// Carries a datagram of a socket that is bound.
+    pub fn carry(self: &Arc<Self>, address: usize, destination: SocketAddr, bytes: &[u8]) {
+        let mut wsk = lock(&self.wsk);
+        let Some(socket) = wsk.sockets.get(&address) else { return };
+        if let Some(host) = &socket.host {
+            let host = host.socket.clone();
+            drop(wsk);
+            // The network has lost it, and nobody is told.
+            drop(host.send_to(bytes, destination));
+            return;
+        }
+        let Some(local) = socket.local else { return };
+        let source = if local.ip().is_unspecified() { SocketAddr::new(destination.ip(), local.port()) } else { local };
+        let now = self.machine.now();
+        let mut arrivals = Vec::new();
+        if let Some(lane) = wsk.carrier.lane(source, destination) {
+            lane.send(now, bytes);
+            while let Some(time) = lane.next() {
+                arrivals.extend(lane.receive(time).map(|bytes| (time.saturating_sub(now), bytes)));
+            }
+        }
+        drop(wsk);
+        for (delay, bytes) in arrivals {
+            self.after(1 + delay, move |state| {
+                if let Some(to) = state.socket_at(destination) {
+                    state.arrive_at(to, Datagram { source, bytes });
+                }
+            });
+        }
+    }
+
+    /// The socket that gets what is sent to an address: the one that has it, or one with a wildcard.
+    fn socket_at(&self, destination: SocketAddr) -> Option<usize> {
+        let wildcard: IpAddr =
+            if destination.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let wsk = lock(&self.wsk);
+        let bound_to = |wanted: SocketAddr| {
+            let mut all = wsk.sockets.iter();
+            all.find(|(_, socket)| socket.local == Some(wanted)).map(|(&address, _)| address)
+        };
+        bound_to(destination).or_else(|| bound_to(SocketAddr::new(wildcard, destination.port())))
+    }
+
+    /// A datagram has come to a socket.
+    fn arrive_at(self: &Arc<Self>, address: usize, datagram: Datagram) {
+        if let Some(socket) = lock(&self.wsk).sockets.get_mut(&address) {
+            let waiting: usize = socket.arrived.iter().map(|datagram| datagram.bytes.len()).sum();
+            let is_wanted = socket.remote.is_none_or(|remote| remote == datagram.source);
+            if is_wanted && !socket.is_closing && waiting + datagram.bytes.len() <= BACKLOG {
+                socket.arrived.push_back(datagram);
+            }
+        }
+        receive::feed(self, address);
+    }
+}

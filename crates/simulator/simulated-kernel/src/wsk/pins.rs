@@ -1,0 +1,80 @@
+//! Memory that requests need until their IRPs are complete: whoever frees, unlocks or unmaps it before, or returns from the function on whose stack
+//! it lies, is found out at once.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use crate::{
+    kernel::{State, lock},
+    report::bug_check,
+    rule::Rule,
+    stack,
+};
+
+/// What requests need.
+#[derive(Default)]
+pub struct Pins {
+    all: BTreeMap<u64, Pin>,
+}
+
+/// What one request needs.
+pub struct Pin {
+    /// The function that was called.
+    pub routine: &'static str,
+    /// Memory, and what it is.
+    pub memory: Vec<(Range<usize>, &'static str)>,
+    /// Addresses of MDLs, whose pages stay locked, and mapped if they are.
+    pub mdls: Vec<usize>,
+}
+
+impl Pins {
+    fn find(&self, hits: impl Fn(&Range<usize>) -> bool) -> Option<(&'static str, &'static str)> {
+        let mut all =
+            self.all.values().flat_map(|pin| pin.memory.iter().map(|(range, what)| (pin.routine, range, what)));
+        all.find(|(_, range, _)| hits(range)).map(|(routine, _, what)| (routine, *what))
+    }
+}
+
+impl State {
+    /// A request is under way.
+    pub fn pin(&self, pin: Pin) -> u64 {
+        for (range, _) in &pin.memory {
+            stack::note(range.start);
+        }
+        let number = self.next();
+        lock(&self.pins).all.insert(number, pin);
+        number
+    }
+
+    /// A request is about to be completed.
+    pub fn unpin(&self, number: u64) {
+        lock(&self.pins).all.remove(&number);
+    }
+
+    /// Memory is about to be freed.
+    pub fn check_pinned_memory(&self, freed: &Range<usize>) {
+        let found = lock(&self.pins).find(|range| range.start < freed.end && freed.start < range.end);
+        if let Some((routine, what)) = found {
+            let words = format_args!("{what} of {routine} at {:#x} is freed before the IRP is complete", freed.start);
+            bug_check(Rule::WskMemoryInUse, words);
+        }
+    }
+
+    /// The functions have returned on whose stack these lay.
+    pub fn check_pinned_stack(&self, gone: &[usize]) {
+        let found = lock(&self.pins).find(|range| gone.contains(&range.start));
+        if let Some((routine, what)) = found {
+            let words = "lay on the stack of a function that has returned before the IRP is complete";
+            bug_check(Rule::WskMemoryInUse, format_args!("{what} of {routine} {words}"));
+        }
+    }
+
+    /// The pages of an MDL are about to be unlocked, unmapped or freed.
+    pub fn check_pinned_mdl(&self, mdl: usize, how: &str) {
+        let found = lock(&self.pins).all.values().find(|pin| pin.mdls.contains(&mdl)).map(|pin| pin.routine);
+        if let Some(routine) = found {
+            let words =
+                format_args!("the pages of the MDL at {mdl:#x} are {how} before the IRP of {routine} is complete");
+            bug_check(Rule::WskMemoryInUse, words);
+        }
+    }
+}

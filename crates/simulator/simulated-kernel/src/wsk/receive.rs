@@ -1,0 +1,246 @@
+//! Datagrams that have come: requests to receive get them first, then the callback.
+
+use std::sync::Arc;
+
+use ndis::{CMSGHDR, IRP, MSG_TRUNC, WSK_BUF, WSK_SOCKET};
+use ndkpi::{NtStatus, SOCKADDR};
+use wdk_bindings::{PDEVICE_OBJECT, PIRP};
+
+use super::{
+    CANCELLED, FILE_FORCED_CLOSED,
+    buffer::Buffer,
+    indication,
+    medium::Datagram,
+    pins::Pin,
+    request::{self, Pended},
+    socket::{Event, size_of_address, write_address},
+};
+use crate::{
+    kernel::{self, State, lock},
+    tracked, wdm,
+};
+
+/// A request to receive a datagram.
+pub struct Receive {
+    number: u64,
+    irp: usize,
+    pended: Pended,
+    places: Places,
+}
+
+/// Where a datagram and what is said of it go.
+struct Places {
+    buffer: Buffer,
+    address: usize,
+    control_length: usize,
+    control_flags: usize,
+}
+
+impl Places {
+    /// Writes a datagram. How many bytes of it.
+    fn fill(&self, state: &State, datagram: &Datagram) -> usize {
+        self.buffer.check_unchanged(state, "WskReceiveFrom");
+        let count = self.buffer.write(&datagram.bytes);
+        if self.address != 0 {
+            write_address(std::ptr::with_exposed_provenance_mut(self.address), datagram.source);
+        }
+        let cut = if count < datagram.bytes.len() { MSG_TRUNC } else { 0 };
+        for (place, value) in [(self.control_length, 0), (self.control_flags, cut)] {
+            let place: *mut u32 = std::ptr::with_exposed_provenance_mut(place);
+            if !place.is_null() {
+                // SAFETY: the client's place, which stays until the request is complete: that is watched.
+                unsafe { place.write_unaligned(value) };
+            }
+        }
+        count
+    }
+}
+
+impl Receive {
+    fn end(self, state: &Arc<State>, status: NtStatus) {
+        self.pended.end(state, status, 0);
+    }
+
+    fn end_with(self, state: &Arc<State>, datagram: &Datagram) {
+        let count = self.places.fill(state, datagram);
+        self.pended.end(state, NtStatus::SUCCESS, count);
+    }
+}
+
+pub unsafe extern "system" fn receive_from(
+    socket: *mut WSK_SOCKET,
+    buffer: *mut WSK_BUF,
+    flags: u32,
+    address: *mut SOCKADDR,
+    control_length: *mut u32,
+    control: *mut CMSGHDR,
+    control_flags: *mut u32,
+    irp: *mut IRP,
+) -> NtStatus {
+    const NAME: &str = "WskReceiveFrom";
+    request::of_socket(NAME, socket, irp, |state, mut call| {
+        request::no_flags(flags, NAME);
+        let buffer = Buffer::of(state, buffer, NAME);
+        let (family, refusal) = state.with_socket(socket, NAME, |socket| {
+            socket.bound(NAME);
+            (socket.family, socket.refusal())
+        });
+        if let Some(status) = refusal {
+            return call.end(state, status, 0);
+        }
+        let mut pin = Pin { routine: NAME, memory: Vec::new(), mdls: Vec::new() };
+        buffer.pin(&mut pin);
+        if !address.is_null() {
+            tracked::check_memory_of(address.addr(), "place for the address");
+        }
+        // SAFETY: null, or the client's place, which stays until the request is complete: that is watched.
+        let room = unsafe { control_length.as_ref() }.map_or(0, |&room| room as usize);
+        for (place, size, what) in [
+            (address.expose_provenance(), size_of_address(family), "the place for the address"),
+            (control_length.expose_provenance(), size_of::<u32>(), "the place for the length of control information"),
+            (control.expose_provenance(), room, "the place for control information"),
+            (control_flags.expose_provenance(), size_of::<u32>(), "the place for flags"),
+        ] {
+            if place != 0 && size > 0 {
+                pin.memory.push((place..place + size, what));
+            }
+        }
+        call.pin(state, pin);
+        let places = Places {
+            buffer,
+            address: address.addr(),
+            control_length: control_length.addr(),
+            control_flags: control_flags.addr(),
+        };
+        let at_once = state.at_once();
+        let datagram = state.with_socket(socket, NAME, |socket| {
+            if at_once && socket.receives.is_empty() { socket.arrived.pop_front() } else { None }
+        });
+        if let Some(datagram) = datagram {
+            let count = places.fill(state, &datagram);
+            return call.end_now(state, NtStatus::SUCCESS, count);
+        }
+        let (number, irp) = (state.next(), call.irp());
+        let pended = call.pend_with(state, Some(cancel));
+        let address = socket.addr();
+        let is_cancelled = state.with_socket(socket, NAME, |socket| {
+            // Who cancels it from here on finds it in the list.
+            let is_cancelled = pended.is_cancelled();
+            socket.receives.push_back(Receive { number, irp, pended, places });
+            is_cancelled
+        });
+        state.after(state.a_while(), move |state| {
+            if is_cancelled {
+                cancel_numbered(state, number);
+            }
+            feed(state, address);
+        });
+        NtStatus::PENDING
+    })
+}
+
+/// A request to receive is cancelled by its client. The cancel spin lock is held.
+unsafe extern "C" fn cancel(_: PDEVICE_OBJECT, irp: PIRP) {
+    let state = kernel::current();
+    // SAFETY: an IRP that is not complete, for who completes it takes this routine away under the lock.
+    let before = unsafe { (*irp).CancelIrql };
+    let number = {
+        let wsk = lock(&state.wsk);
+        let mut receives = wsk.sockets.values().flat_map(|socket| &socket.receives);
+        receives.find(|receive| receive.irp == irp.addr()).map(|receive| receive.number)
+    };
+    wdm::IoReleaseCancelSpinLock(before);
+    if let Some(number) = number {
+        state.after(state.a_while(), move |state| cancel_numbered(state, number));
+    }
+}
+
+fn cancel_numbered(state: &Arc<State>, number: u64) {
+    let found = lock(&state.wsk).sockets.values_mut().find_map(|socket| {
+        let place = socket.receives.iter().position(|receive| receive.number == number)?;
+        socket.receives.remove(place)
+    });
+    if let Some(receive) = found {
+        receive.end(state, CANCELLED);
+    }
+}
+
+impl State {
+    /// A socket is being closed: what it has to receive is cancelled.
+    pub fn cancel_requests(self: &Arc<Self>, address: usize) {
+        self.end_receives(address, CANCELLED);
+    }
+
+    fn end_receives(self: &Arc<Self>, address: usize, status: NtStatus) {
+        let receives = lock(&self.wsk).sockets.get_mut(&address).map(|socket| std::mem::take(&mut socket.receives));
+        for receive in receives.into_iter().flatten() {
+            receive.end(self, status);
+        }
+    }
+
+    /// All sockets are no longer functional.
+    pub fn break_sockets(self: &Arc<Self>) {
+        let addresses: Vec<usize> = lock(&self.wsk).sockets.keys().copied().collect();
+        for address in addresses {
+            if let Some(socket) = lock(&self.wsk).sockets.get_mut(&address) {
+                socket.is_broken = true;
+            }
+            self.after(self.a_while(), move |state| {
+                state.end_receives(address, FILE_FORCED_CLOSED);
+                indication::tell_of_end(state, address);
+            });
+        }
+    }
+}
+
+/// What is to be done next for a socket that has datagrams.
+enum Next {
+    Receive(Receive, Datagram),
+    Indicate(Vec<Datagram>),
+    Nothing,
+}
+
+/// Gives the datagrams that have come to who wants them.
+pub fn feed(state: &Arc<State>, address: usize) {
+    loop {
+        let many = 1 + usize::try_from(state.machine.random() % 4).unwrap_or(0);
+        let next = {
+            let mut wsk = lock(&state.wsk);
+            let Some(socket) = wsk.sockets.get_mut(&address) else { return };
+            if socket.is_closing || socket.is_broken || socket.arrived.is_empty() {
+                Next::Nothing
+            } else if let Some(receive) = socket.receives.pop_front() {
+                let datagram = socket.arrived.pop_front();
+                datagram.map_or(Next::Nothing, |datagram| Next::Receive(receive, datagram))
+            } else if socket.event == Event::Off {
+                Next::Nothing
+            } else {
+                let many = many.min(socket.arrived.len());
+                socket.callbacks += 1;
+                Next::Indicate(socket.arrived.drain(..many).collect())
+            }
+        };
+        match next {
+            Next::Receive(receive, datagram) => receive.end_with(state, &datagram),
+            Next::Indicate(datagrams) => {
+                let went_on = indication::indicate(state, address, datagrams);
+                if !went_on {
+                    return;
+                }
+            }
+            Next::Nothing => return,
+        }
+    }
+}
+
+/// Puts datagrams back that a callback has not taken.
+pub fn put_back(state: &State, address: usize, datagrams: Vec<Datagram>) {
+    if let Some(socket) = lock(&state.wsk).sockets.get_mut(&address) {
+        for datagram in datagrams.into_iter().rev() {
+            socket.arrived.push_front(datagram);
+        }
+        if socket.event == Event::On {
+            socket.event = Event::Off;
+        }
+    }
+}

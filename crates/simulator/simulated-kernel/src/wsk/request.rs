@@ -1,0 +1,180 @@
+//! The requests of clients: each has an IRP, which Winsock Kernel completes whatever comes of it, in the call or later, as the seed says.
+
+use std::sync::Arc;
+
+use host::machine::Irql;
+use ndis::{IRP, WSK_SOCKET};
+use ndkpi::NtStatus;
+use wdk_bindings::{NTSTATUS, PDRIVER_CANCEL};
+
+use super::pins::Pin;
+use crate::{
+    context::NOBODY,
+    kernel::{self, State, lock},
+    pool,
+    report::bug_check,
+    rule::Rule,
+    wdm::{Device, Request},
+};
+
+/// A request of which the call has not returned.
+#[must_use = "an IRP that is not completed is lost"]
+pub struct Call {
+    request: Arc<Request>,
+    socket: Option<usize>,
+    pin: Option<u64>,
+}
+
+/// A request that is completed later.
+#[must_use = "an IRP that is not completed is lost"]
+pub struct Pended {
+    call: Call,
+}
+
+/// Carries out a function of Winsock Kernel.
+pub fn function<R>(name: &'static str, work: impl FnOnce(&Arc<State>) -> R) -> R {
+    kernel::routine(name, || Irql::DISPATCH_LEVEL, work)
+}
+
+/// Carries out a function of a socket that takes an IRP.
+pub fn of_socket(
+    name: &'static str,
+    socket: *mut WSK_SOCKET,
+    irp: *mut IRP,
+    work: impl FnOnce(&Arc<State>, Call) -> NtStatus,
+) -> NtStatus {
+    function(name, |state| {
+        let _inside = state.enter_socket(socket, name);
+        let device = state.with_socket(socket, name, |socket| socket.device.clone());
+        work(state, Call::new(state, &device, irp, name).of(socket.addr()))
+    })
+}
+
+/// Flags that are the system's must be zero.
+pub fn no_flags(flags: u32, routine: &str) {
+    if flags != 0 {
+        bug_check(Rule::BadArgument, format_args!("{routine} with the flags {flags:#x}, which are reserved"));
+    }
+}
+
+#[expect(clippy::cast_possible_wrap, reason = "a status is the same bits")]
+const fn raw(status: NtStatus) -> NTSTATUS {
+    status.to_bits() as NTSTATUS
+}
+
+impl Call {
+    /// Takes the IRP of a call.
+    pub fn new(state: &State, device: &Arc<Device>, irp: *mut IRP, routine: &str) -> Self {
+        Self { request: state.take_irp(irp.cast(), device, routine), socket: None, pin: None }
+    }
+
+    /// It is a request of a socket, which is not closed before it is complete.
+    pub const fn of(mut self, socket: usize) -> Self {
+        self.socket = Some(socket);
+        self
+    }
+
+    /// The address of the IRP.
+    pub fn irp(&self) -> usize {
+        self.request.address
+    }
+
+    /// The request needs memory until it is complete.
+    pub fn pin(&mut self, state: &State, pin: Pin) {
+        self.pin = Some(state.pin(pin));
+    }
+
+    /// Completes it now. What the function returns.
+    pub fn end_now(self, state: &Arc<State>, status: NtStatus, information: usize) -> NtStatus {
+        if let Some(pin) = self.pin {
+            state.unpin(pin);
+        }
+        state.finish_irp(&self.request, raw(status), information);
+        status
+    }
+
+    /// It is completed later.
+    pub fn pend(self, state: &State) -> Pended {
+        self.pend_with(state, None)
+    }
+
+    /// It is completed later, and may be cancelled before.
+    pub fn pend_with(self, state: &State, cancel: PDRIVER_CANCEL) -> Pended {
+        if let Some(socket) = self.socket {
+            *lock(&state.wsk).pended.entry(socket).or_default() += 1;
+        }
+        state.pend_irp(&self.request, cancel);
+        Pended { call: self }
+    }
+
+    /// Completes it, now or later. What the function returns.
+    pub fn end(self, state: &Arc<State>, status: NtStatus, information: usize) -> NtStatus {
+        self.end_with(state, status, information, || ())
+    }
+
+    /// As [`Call::end`], after something that is part of the request.
+    pub fn end_with(
+        self,
+        state: &Arc<State>,
+        status: NtStatus,
+        information: usize,
+        work: impl FnOnce() + Send + 'static,
+    ) -> NtStatus {
+        if state.at_once() {
+            work();
+            return self.end_now(state, status, information);
+        }
+        let pended = self.pend(state);
+        state.after(state.a_while(), move |state| {
+            work();
+            pended.end(state, status, information);
+        });
+        NtStatus::PENDING
+    }
+}
+
+/// The tag of what Winsock Kernel allocates.
+const TAG: u32 = u32::from_ne_bytes(*b"Wsk ");
+
+/// A block of Winsock Kernel's own.
+pub fn block(size: usize) -> usize {
+    let block = pool::allocate(NOBODY, size.max(1), TAG, false);
+    block.unwrap_or_else(|| bug_check(Rule::NotSimulated, format_args!("no memory for Winsock Kernel")))
+}
+
+/// Frees it.
+pub fn free_block(address: usize) {
+    pool::free(address, Some(TAG));
+}
+
+impl Pended {
+    /// Its client has cancelled it.
+    pub fn is_cancelled(&self) -> bool {
+        let irp = self.call.request.pointer();
+        // SAFETY: an IRP that is not complete.
+        unsafe { (*irp).Cancel != 0 }
+    }
+
+    /// Completes it.
+    pub fn end(self, state: &Arc<State>, status: NtStatus, information: usize) {
+        let socket = self.call.socket;
+        let _ = self.call.end_now(state, status, information);
+        if let Some(socket) = socket {
+            let mut wsk = lock(&state.wsk);
+            if let Some(count) = wsk.pended.get_mut(&socket) {
+                *count -= 1;
+                if *count == 0 {
+                    wsk.pended.remove(&socket);
+                }
+            }
+        }
+        state.dispatcher.signal();
+    }
+}
+
+impl State {
+    /// Returns true if requests of a socket are not complete.
+    pub fn has_requests(&self, socket: usize) -> bool {
+        lock(&self.wsk).pended.contains_key(&socket)
+    }
+}
