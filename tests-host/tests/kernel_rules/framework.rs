@@ -10,10 +10,10 @@ use std::{
 
 use simulated_kernel::{Rule, caught, irql};
 use wdk_sys::{
-    LARGE_INTEGER, NTSTATUS, PVOID, STATUS_INVALID_DEVICE_REQUEST, UNICODE_STRING, WDF_DPC_CONFIG,
-    WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDF_TIMER_CONFIG, WDF_WORKITEM_CONFIG, WDFCOLLECTION, WDFDPC,
-    WDFOBJECT, WDFQUEUE, WDFSTRING, WDFTIMER, WDFWORKITEM, call_unsafe_wdf_function_binding,
-    ntddk::KeDelayExecutionThread,
+    _WDF_IO_QUEUE_DISPATCH_TYPE, LARGE_INTEGER, NTSTATUS, PVOID, STATUS_INVALID_DEVICE_REQUEST, STATUS_UNSUCCESSFUL,
+    UNICODE_STRING, WDF_DPC_CONFIG, WDF_IO_QUEUE_CONFIG, WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO,
+    WDF_TIMER_CONFIG, WDF_WORKITEM_CONFIG, WDFCOLLECTION, WDFDPC, WDFOBJECT, WDFQUEUE, WDFSTRING, WDFTIMER,
+    WDFWORKITEM, call_unsafe_wdf_function_binding, ntddk::KeDelayExecutionThread,
 };
 
 use crate::{
@@ -24,6 +24,8 @@ use crate::{
 
 /// `STATUS_WDF_PARENT_NOT_SPECIFIED`.
 const NO_PARENT: NTSTATUS = 0xC020_0212_u32.cast_signed();
+/// `STATUS_WDF_NO_CALLBACK`.
+const NO_CALLBACK: NTSTATUS = 0xC020_020B_u32.cast_signed();
 
 /// How often a callback was called, and at which level the last time.
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -391,7 +393,57 @@ fn a_purge_that_waits_for_the_request_of_its_caller() {
     caught(test, Rule::Deadlock, || run(Wrong { control: |_, _| purge(default_queue()), ..Wrong::default() }));
 }
 
+#[test]
+fn a_purge_of_another_queue_that_waits_in_a_request_handler() {
+    let test = concat!(module_path!(), "::a_purge_of_another_queue_that_waits_in_a_request_handler");
+    caught(test, Rule::Deadlock, || run(Wrong { control: |_, _| purge(manual_queue()), ..Wrong::default() }));
+}
+
+#[test]
+fn a_driver_deletes_a_queue_of_its_own_and_a_device_has_one_default_queue() {
+    loads(|_| {
+        delete(manual_queue());
+        // SAFETY: the queue is live.
+        let device = unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueGetDevice, default_queue()) };
+        let create = |dispatch| {
+            let mut config = WDF_IO_QUEUE_CONFIG {
+                Size: size::<WDF_IO_QUEUE_CONFIG>(),
+                DispatchType: dispatch,
+                DefaultQueue: 1,
+                ..WDF_IO_QUEUE_CONFIG::default()
+            };
+            let (nobody, nowhere) = (ptr::null_mut(), ptr::null_mut());
+            // SAFETY: the device is live, and the structure lives until the call returns.
+            unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueCreate, device, &raw mut config, nobody, nowhere) }
+        };
+        assert_eq!(create(_WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchSequential), NO_CALLBACK);
+        assert_eq!(create(_WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual), STATUS_UNSUCCESSFUL);
+    });
+}
+
+#[test]
+fn a_dpc_is_cancelled_at_any_level() {
+    loads(|_| {
+        let dpc = dpc();
+        let before = raise(12);
+        assert!(!cancel(dpc, false));
+        lower(before);
+        delete(dpc);
+    });
+}
+
 rules! {
+    a_default_queue_that_its_driver_deletes breaks BadHandle by |_| delete(default_queue());
+    a_key_closed_that_is_none breaks BadHandle by |loaded| {
+        // SAFETY: as wrong as the test wants it.
+        unsafe { call_unsafe_wdf_function_binding!(WdfRegistryClose, loaded.driver.cast()) };
+    };
+    a_text_of_a_string_at_dispatch_level breaks PagedAtDispatch by |_| {
+        let text = text_of(string(&[0x61; 8]));
+        raise(2);
+        // SAFETY: the string has as many units, and lives.
+        assert_eq!(unsafe { text.Buffer.read_volatile() }, 0x61);
+    };
     a_dpc_used_after_its_deletion breaks BadHandle by |_| { let dpc = dpc(); delete(dpc); queue(dpc); };
     a_dpc_that_is_something_else breaks BadHandle by |loaded| { queue(loaded.driver.cast()); };
     a_cancellation_of_a_dpc_that_waits_at_dispatch_level breaks IrqlTooHigh by

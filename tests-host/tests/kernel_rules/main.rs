@@ -72,6 +72,12 @@ rules! {
     an_object_above_dispatch_level breaks IrqlTooHigh by |loaded| { raise(3); reference(loaded); };
     a_semaphore_above_dispatch_level breaks IrqlTooHigh by |_| release_semaphore(keep(allocate(64)));
     paged_pool_at_dispatch_level breaks IrqlTooHigh by |_| { raise(2); pool(POOL_FLAG_PAGED); };
+    paged_pool_touched_when_it_is_free breaks UseAfterFree by |_| {
+        // Which frees it too.
+        let block = pool(POOL_FLAG_PAGED);
+        write_at(block, 0);
+        write_at(block, 0);
+    };
     flags_of_two_pools breaks PoolFlags by |_| { pool(POOL_FLAG_PAGED | POOL_FLAG_NON_PAGED); };
     a_free_with_another_tag breaks PoolTag by |_| free(allocate(8), TAG + 1);
     a_free_of_no_block breaks BadFree by |_| free(allocate(64).wrapping_byte_add(16), TAG);

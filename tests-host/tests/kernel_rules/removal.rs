@@ -7,9 +7,9 @@ use std::{
 
 use simulated_kernel::Kernel;
 use wdk_sys::{
-    GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PWDFDEVICE_INIT, STATUS_SUCCESS, WDF_OBJECT_ATTRIBUTES,
-    WDF_PNPPOWER_EVENT_CALLBACKS, WDF_POWER_DEVICE_STATE, WDFCMRESLIST, WDFDEVICE, WDFDRIVER, WDFIOTARGET, WDFOBJECT,
-    call_unsafe_wdf_function_binding,
+    GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PWDFDEVICE_INIT, STATUS_SUCCESS, UNICODE_STRING,
+    WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS, WDF_POWER_DEVICE_STATE, WDFCMRESLIST, WDFDEVICE, WDFDRIVER,
+    WDFIOTARGET, WDFOBJECT, call_unsafe_wdf_function_binding,
 };
 
 use crate::small_driver::{attributes, create_device, create_driver, open_target, size};
@@ -93,6 +93,57 @@ unsafe extern "C" fn add(_: WDFDRIVER, new: PWDFDEVICE_INIT) -> NTSTATUS {
     );
     // SAFETY: the device is live, and the identifier lives until the call returns.
     unsafe { call_unsafe_wdf_function_binding!(WdfDeviceCreateDeviceInterface, device, &raw const CLASS, ptr::null()) }
+}
+
+unsafe extern "C" fn add_and_finish(_: WDFDRIVER, init: PWDFDEVICE_INIT) -> NTSTATUS {
+    let device = create_device(init, attributes());
+    // SAFETY: as wrong as the test wants it.
+    unsafe { call_unsafe_wdf_function_binding!(WdfControlFinishInitializing, device) };
+    STATUS_SUCCESS
+}
+
+unsafe extern "C" fn add_with_a_path(_: WDFDRIVER, init: PWDFDEVICE_INIT) -> NTSTATUS {
+    let device = create_device(init, attributes());
+    let mut units = [u16::from(b'a'), u16::from(b'\\'), u16::from(b'b')];
+    let reference = UNICODE_STRING { Length: 6, MaximumLength: 6, Buffer: units.as_mut_ptr() };
+    // SAFETY: the device is live, and the rest lives until the call returns.
+    unsafe {
+        call_unsafe_wdf_function_binding!(
+            WdfDeviceCreateDeviceInterface,
+            device,
+            &raw const CLASS,
+            &raw const reference
+        )
+    }
+}
+
+unsafe extern "system" fn finishing_entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS {
+    create_driver(driver, path, add_and_finish)
+}
+
+unsafe extern "system" fn path_entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS {
+    create_driver(driver, path, add_with_a_path)
+}
+
+/// A driver that adds its device in a wrong way.
+macro_rules! adds {
+    ($($name:ident breaks $rule:ident by $entry:ident;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                simulated_kernel::caught(concat!(module_path!(), "::", stringify!($name)), simulated_kernel::Rule::$rule, || {
+                    let kernel = Kernel::seeded(3).preemption(0).start();
+                    let driver = kernel.load("order", $entry).expect("the driver loads");
+                    drop(driver.add_device());
+                });
+            }
+        )+
+    };
+}
+
+adds! {
+    a_device_of_plug_and_play_finished_as_a_control_device breaks BadHandle by finishing_entry;
+    a_device_interface_whose_reference_is_a_path breaks BadArgument by path_entry;
 }
 
 unsafe extern "system" fn consumer_entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS {

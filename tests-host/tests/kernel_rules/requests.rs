@@ -17,8 +17,9 @@ use crate::skeleton::{
     CODE, Loaded, Wrong, complete, create_device, default_queue, delete_device, manual_queue, run_with,
 };
 
-/// A status of the framework: the queue takes no requests.
+/// Statuses of the framework: the queue takes no requests; it hands none out.
 const STATUS_WDF_BUSY: NTSTATUS = 0xC020_0204_u32.cast_signed();
+const STATUS_WDF_PAUSED: NTSTATUS = 0xC020_0203_u32.cast_signed();
 
 /// The request that the driver has, and its manual queue.
 static REQUEST: AtomicPtr<WDFREQUEST__> = AtomicPtr::new(ptr::null_mut());
@@ -171,6 +172,23 @@ fn a_queue_that_takes_nothing_refuses_what_is_forwarded() {
             assert_eq!(forward(kept(), queue()), STATUS_WDF_BUSY);
             // The driver has it still.
             complete(kept(), STATUS_SUCCESS, 0);
+        });
+        assert!(pending.wait().is_success());
+    });
+}
+
+#[test]
+fn a_stopped_queue_takes_requests_and_gives_none() {
+    with(keep, |driver, file| {
+        let pending = begin(file);
+        driver.run(|| {
+            purge(queue());
+            // SAFETY: the queue is live.
+            unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueStop, queue(), None, ptr::null_mut()) };
+            assert_eq!(forward(kept(), queue()), STATUS_SUCCESS, "it takes what comes again");
+            assert_eq!(next(), Err(STATUS_WDF_PAUSED));
+            start(queue());
+            complete(next().expect("what was forwarded"), STATUS_SUCCESS, 0);
         });
         assert!(pending.wait().is_success());
     });

@@ -11,9 +11,9 @@ use ndis::NdisMGetDeviceProperty;
 use ndkpi::NDIS_HANDLE;
 use simulated_kernel::{Kernel, Rule, caught};
 use wdk_sys::{
-    _WDF_DRIVER_INIT_FLAGS, NTSTATUS, PCUNICODE_STRING, PDEVICE_OBJECT, PDRIVER_OBJECT, PWDF_DRIVER_GLOBALS,
-    PWDF_OBJECT_ATTRIBUTES, WDF_DRIVER_CONFIG, WDFDEVICE, WDFDRIVER, WdfDriverGlobals, WdfFunctions,
-    call_unsafe_wdf_function_binding,
+    _WDF_DRIVER_INIT_FLAGS, _WDF_IO_QUEUE_DISPATCH_TYPE, NTSTATUS, PCUNICODE_STRING, PDEVICE_OBJECT, PDRIVER_OBJECT,
+    PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, WDF_DRIVER_CONFIG, WDF_IO_QUEUE_CONFIG, WDFDEVICE, WDFDRIVER,
+    WdfDriverGlobals, WdfFunctions, call_unsafe_wdf_function_binding,
 };
 
 use crate::miniport;
@@ -120,6 +120,27 @@ fn a_driver_in_miniport_mode_gives_the_framework_back() {
         FORGETS.store(true, Relaxed);
         run(RIGHT());
     });
+}
+
+fn create_device_with_a_queue(adapter: NDIS_HANDLE) {
+    create_device(adapter);
+    let device: WDFDEVICE = ptr::without_provenance_mut(DEVICE.load(Relaxed));
+    let mut config = WDF_IO_QUEUE_CONFIG {
+        Size: u32::try_from(size_of::<WDF_IO_QUEUE_CONFIG>()).expect("a small structure"),
+        DispatchType: _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual,
+        ..WDF_IO_QUEUE_CONFIG::default()
+    };
+    let (nobody, nowhere) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: as wrong as the test wants it.
+    let status =
+        unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueCreate, device, &raw mut config, nobody, nowhere) };
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn a_queue_of_a_device_whose_requests_are_ndis() {
+    let name = concat!(module_path!(), "::a_queue_of_a_device_whose_requests_are_ndis");
+    caught(name, Rule::BadHandle, || run(Handlers { initialise: create_device_with_a_queue, ..RIGHT() }));
 }
 
 #[test]

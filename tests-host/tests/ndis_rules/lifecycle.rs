@@ -1,12 +1,16 @@
 //! An adapter's life, with a miniport that does everything right.
 
 use miniport::Handlers;
-use ndis::{NDIS_DEVICE_POWER_STATE, NDIS_SHUTDOWN_ACTION, NDIS_STATUS, NDIS_STATUS_PAUSED, OID_GEN_VENDOR_ID};
+use ndis::{
+    NDIS_DEVICE_POWER_STATE, NDIS_SHUTDOWN_ACTION, NDIS_STATUS, NDIS_STATUS_PAUSED, NdisFreeNetBufferListPool,
+    OID_GEN_VENDOR_ID,
+};
 use ndkpi::{
     NDK_VERSION, NtStatus, OID_NDK_STATISTICS,
     status::{NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_NOT_SUPPORTED, NDIS_STATUS_SUCCESS},
 };
 use simulated_kernel::{Driver, Kernel, Nic};
+use wdk_sys::ntddk::{KeLowerIrql, KfRaiseIrql};
 
 use crate::miniport;
 
@@ -47,6 +51,23 @@ fn frames_are_sent_and_received_and_kept() {
         nic.keep_received(false);
         assert!(driver.run(|| miniport::receive(&[7; 100])));
         assert_eq!(miniport::with(|world| world.indicated), 0, "the list came back at once");
+    });
+}
+
+#[test]
+fn a_pool_of_lists_is_made_and_freed_at_dispatch_level() {
+    run(Handlers::default(), |_, driver, _| {
+        let adapter = miniport::with(|world| world.adapter);
+        driver.run(|| {
+            // SAFETY: it is lowered below.
+            let before = unsafe { KfRaiseIrql(2) };
+            let pool = miniport::create_pool(adapter);
+            assert!(!pool.is_null());
+            // SAFETY: the pool has no lists.
+            unsafe { NdisFreeNetBufferListPool(pool) };
+            // SAFETY: as it was before.
+            unsafe { KeLowerIrql(before) };
+        });
     });
 }
 

@@ -5,8 +5,9 @@ use std::ptr;
 use miniport::{Handlers, with};
 use ndis::{
     NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL, NDIS_SHUTDOWN_ACTION, NET_BUFFER_LIST, NdisAllocateIoWorkItem, NdisAllocateMdl,
-    NdisCloseConfiguration, NdisFreeIoWorkItem, NdisFreeNetBufferList, NdisMOidRequestComplete, NdisMPauseComplete,
-    NdisMSendNetBufferListsComplete, NdisQueueIoWorkItem, OID_GEN_VENDOR_ID,
+    NdisAllocateNetBufferAndNetBufferList, NdisCloseConfiguration, NdisFreeIoWorkItem, NdisFreeNetBufferList,
+    NdisMOidRequestComplete, NdisMPauseComplete, NdisMRestartComplete, NdisMSendNetBufferListsComplete,
+    NdisQueueIoWorkItem, OID_GEN_VENDOR_ID,
 };
 use ndkpi::{
     NDIS_HANDLE, NDK_OBJECT_TYPE, NDK_VERSION, NET_PNP_EVENT_CODE, OID_NDK_SET_STATE, OID_NDK_STATISTICS,
@@ -79,6 +80,7 @@ wrong! {
     });
     a_send_that_pends_at_its_completion breaks BadArgument by
         { send: |list| miniport::complete_with(list, NDIS_STATUS_PENDING) } in send;
+    a_send_whose_status_is_not_said breaks BadArgument by { send: complete_as_it_came } in send;
     a_send_while_paused breaks SentWhilePaused by
         { send: |list| miniport::complete_with(list, NDIS_STATUS_SUCCESS) } in |kernel, driver, nic| {
             nic.pause();
@@ -160,6 +162,7 @@ wrong! {
     a_pause_that_is_never_completed breaks PauseNeverCompleted by { pause: || NDIS_STATUS_PENDING } in nothing;
     a_pause_that_fails breaks BadArgument by { pause: || ndis::NDIS_STATUS_FAILURE } in nothing;
     a_pause_completed_twice breaks PauseTooEarly by { pause: complete_pause_and_succeed } in nothing;
+    a_restart_completed_as_pending breaks BadArgument by { restart: restart_as_pending } in nothing;
     a_pause_completed_that_was_not_begun breaks PauseTooEarly by {} in |_, driver, _| driver.run(complete_pause);
 
     // Requests.
@@ -175,10 +178,18 @@ wrong! {
         assert!(!nic.begin_query(OID_GEN_VENDOR_ID, 4).is_complete());
     };
     a_request_answered_with_too_many_bytes breaks OidAnswer by { oid: answer_too_much } in query;
+    a_method_answered_with_as_many_bytes_as_it_was_given breaks OidAnswer by { oid: answer_method_too_much } in
+        |_, _, nic| assert_eq!(nic.method(OID_GEN_VENDOR_ID, &[0; 8], 4).status, NDIS_STATUS_SUCCESS);
     a_request_that_is_too_short_and_needs_nothing breaks OidAnswer by
         { oid: |_| ndkpi::status::NDIS_STATUS_BUFFER_TOO_SHORT } in query;
     a_write_beyond_the_buffer_of_a_request breaks Overrun by { oid: overrun } in query;
     an_event_of_ndk_in_a_request breaks PnpEventInOid by { oid: raise_and_answer } in query;
+    an_event_of_ndk_while_a_request_pends breaks PnpEventInOid by { oid: |_| NDIS_STATUS_PENDING } in
+        |_, driver, nic| {
+            let pending = nic.begin_query(OID_GEN_VENDOR_ID, 4);
+            driver.run(|| assert_eq!(miniport::raise(NET_PNP_EVENT_CODE::NDK_DISABLE), NDIS_STATUS_SUCCESS));
+            assert!(!pending.is_complete());
+        };
     a_configuration_opened_at_dispatch_level breaks IrqlTooHigh by { oid: open_configuration_and_answer } in
         |_, _, nic| assert_eq!(nic.query_directly(OID_NDK_STATISTICS, 4).status, NDIS_STATUS_SUCCESS);
 
@@ -209,6 +220,7 @@ wrong! {
     a_configuration_left_open breaks ReferenceLeak by
         { initialise: |handle| assert!(miniport::open_configuration(handle).is_some()) } in nothing;
     a_configuration_read_after_it_is_closed breaks BadHandle by { initialise: read_closed_configuration } in nothing;
+    a_net_buffer_with_bytes_and_no_mdl breaks BadArgument by { initialise: make_a_list_without_an_mdl } in nothing;
     a_pool_left_behind breaks PoolLeak by { halt: || with(|world| world.pool = ptr::null_mut()) } in nothing;
     a_pool_freed_with_lists_in_use breaks NblPoolInUse by
         { halt: || assert!(!miniport::make_list(&[1; 60]).is_null()) } in nothing;
@@ -278,6 +290,19 @@ fn complete_changed(list: *mut NET_BUFFER_LIST) {
     miniport::complete(list);
 }
 
+fn complete_as_it_came(list: *mut NET_BUFFER_LIST) {
+    let adapter = with(|world| world.adapter);
+    // SAFETY: the adapter is live, and the list is the miniport's.
+    unsafe { NdisMSendNetBufferListsComplete(adapter, list, 0) };
+}
+
+fn make_a_list_without_an_mdl(_: NDIS_HANDLE) {
+    let pool = with(|world| world.pool);
+    // SAFETY: as wrong as the test wants it.
+    let list = unsafe { NdisAllocateNetBufferAndNetBufferList(pool, 0, 0, ptr::null_mut(), 0, 60) };
+    assert!(list.is_null());
+}
+
 fn raise_and_complete(list: *mut NET_BUFFER_LIST) {
     // SAFETY: as wrong as the test wants it.
     unsafe { KfRaiseIrql(2) };
@@ -298,6 +323,13 @@ fn with_a_lock(work: impl FnOnce()) {
 fn pause_at_once() -> ndis::NDIS_STATUS {
     with(|world| world.paused = true);
     NDIS_STATUS_SUCCESS
+}
+
+fn restart_as_pending() -> ndis::NDIS_STATUS {
+    let adapter = with(|world| world.adapter);
+    // SAFETY: as wrong as the test wants it.
+    unsafe { NdisMRestartComplete(adapter, NDIS_STATUS_PENDING) };
+    NDIS_STATUS_PENDING
 }
 
 fn complete_pause() {
@@ -323,6 +355,15 @@ fn answer_too_much(request: *mut ndis::NDIS_OID_REQUEST) -> ndis::NDIS_STATUS {
     let data = unsafe { &mut (*request).DATA };
     // SAFETY: the request is a query.
     unsafe { &mut data.QUERY_INFORMATION }.BytesWritten = 5;
+    NDIS_STATUS_SUCCESS
+}
+
+fn answer_method_too_much(request: *mut ndis::NDIS_OID_REQUEST) -> ndis::NDIS_STATUS {
+    // SAFETY: NDIS's own request.
+    let data = unsafe { &mut (*request).DATA };
+    // SAFETY: the request is a method.
+    let method = unsafe { &mut data.METHOD_INFORMATION };
+    method.BytesWritten = method.InputBufferLength;
     NDIS_STATUS_SUCCESS
 }
 

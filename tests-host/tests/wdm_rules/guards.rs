@@ -10,9 +10,9 @@ use wdk_sys::{
     APC_LEVEL, EX_RUNDOWN_REF, HANDLE, KEVENT, LARGE_INTEGER, NTSTATUS, PDEVICE_OBJECT, PIRP, POOL_FLAG_NON_PAGED,
     POOL_FLAG_PAGED, PVOID,
     ntddk::{
-        ExAllocatePool2, ExFreePoolWithTag, ExInitializeRundownProtection, KeDelayExecutionThread,
-        KeEnterCriticalRegion, KeInitializeEvent, KeLeaveCriticalRegion, KeLowerIrql, KeSetEvent,
-        KeWaitForSingleObject, KfRaiseIrql, PsCreateSystemThread, ZwClose, ZwWaitForSingleObject,
+        ExAllocatePool2, ExFreePoolWithTag, ExInitializeRundownProtection, ExWaitForRundownProtectionRelease,
+        KeDelayExecutionThread, KeEnterCriticalRegion, KeInitializeEvent, KeLeaveCriticalRegion, KeLowerIrql,
+        KeSetEvent, KeWaitForSingleObject, KfRaiseIrql, PsCreateSystemThread, ZwClose, ZwWaitForSingleObject,
     },
 };
 
@@ -337,6 +337,7 @@ fn run_down_protection_is_taken_several_times_at_once() {
         let place = plain();
         assert_eq!(call!(ExAcquireRundownProtectionEx(place, 2)), 1);
         call!(ExReleaseRundownProtectionEx(place, 2));
+        call!(ExWaitForRundownProtectionRelease(place));
         call!(ExRundownCompleted(place));
         assert_eq!(call!(ExAcquireRundownProtectionEx(place, 2)), 0);
         free(place);

@@ -12,6 +12,7 @@ mod guards;
 mod moved;
 mod objects;
 mod plug;
+mod reference;
 mod registry;
 mod right;
 mod routines;

@@ -11,9 +11,9 @@ use std::{
 use simulated_kernel::{Kernel, PlainDevice, Rule, Takes, caught};
 use wdk_sys::{
     DO_DEVICE_INITIALIZING, FILE_DEVICE_UNKNOWN, IRP_MJ_PNP, IRP_MJ_POWER, IRP_MN_CANCEL_REMOVE_DEVICE,
-    IRP_MN_QUERY_REMOVE_DEVICE, IRP_MN_REMOVE_DEVICE, IRP_MN_SET_POWER, IRP_MN_START_DEVICE, IRP_MN_SURPRISE_REMOVAL,
-    NTSTATUS, PCUNICODE_STRING, PDEVICE_OBJECT, PDRIVER_OBJECT, PIO_STATUS_BLOCK, PIRP, POWER_STATE, PVOID,
-    STATUS_DEVICE_BUSY, STATUS_NOT_SUPPORTED, STATUS_PENDING, STATUS_SUCCESS, STATUS_UNSUCCESSFUL,
+    IRP_MN_QUERY_POWER, IRP_MN_QUERY_REMOVE_DEVICE, IRP_MN_REMOVE_DEVICE, IRP_MN_SET_POWER, IRP_MN_START_DEVICE,
+    IRP_MN_SURPRISE_REMOVAL, NTSTATUS, PCUNICODE_STRING, PDEVICE_OBJECT, PDRIVER_OBJECT, PIO_STATUS_BLOCK, PIRP,
+    POWER_STATE, PVOID, STATUS_DEVICE_BUSY, STATUS_NOT_SUPPORTED, STATUS_PENDING, STATUS_SUCCESS, STATUS_UNSUCCESSFUL,
     ntddk::{
         IoAttachDeviceToDeviceStack, IoCreateDevice, IoDeleteDevice, IoDetachDevice, IofCallDriver, PoSetPowerState,
     },
@@ -57,14 +57,31 @@ struct Parts {
     detaches: bool,
     /// A device control that is sent to the device.
     passes_twice: bool,
+    /// The system may not sleep.
+    refuses_sleep: bool,
+    /// The device does not go to sleep.
+    stays_awake: bool,
+    /// What the driver says of a state: the type, and the state. That of the device if nothing.
+    says: Option<(i32, i32)>,
 }
 
-const RIGHT: Parts =
-    Parts { refuses: None, keeps: None, attaches: true, is_initialised: true, detaches: true, passes_twice: false };
+const RIGHT: Parts = Parts {
+    refuses: None,
+    keeps: None,
+    attaches: true,
+    is_initialised: true,
+    detaches: true,
+    passes_twice: false,
+    refuses_sleep: false,
+    stays_awake: false,
+    says: None,
+};
 
 static PARTS: Mutex<Parts> = Mutex::new(RIGHT);
 /// Requests of plug and play, one bit for each minor function; the device states that were reached.
 static SEEN: AtomicU32 = AtomicU32::new(0);
+/// A bit of the states that is none: the system was said to work.
+const REAFFIRMED: u32 = 1 << 8;
 static STATES: AtomicU32 = AtomicU32::new(0);
 /// The device below the driver's own.
 static LOWER: AtomicUsize = AtomicUsize::new(0);
@@ -155,6 +172,9 @@ unsafe extern "C" fn is_there(_: PDEVICE_OBJECT, minor: u8, state: POWER_STATE, 
     let block = unsafe { block.read() };
     // SAFETY: the arm that the system writes.
     let status = unsafe { block.__bindgen_anon_1.Status };
+    if parts().stays_awake {
+        return;
+    }
     assert_eq!((u32::from(minor), status), (IRP_MN_SET_POWER, STATUS_SUCCESS));
     // SAFETY: both arms are numbers.
     STATES.fetch_or(1 << unsafe { state.DeviceState }, SeqCst);
@@ -167,7 +187,17 @@ unsafe extern "C" fn power(device: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
     let power = unsafe { location.Parameters.Power };
     // SAFETY: both arms are numbers.
     let (kind, state) = (power.Type, unsafe { power.State.SystemState });
-    if u32::from(location.MinorFunction) == IRP_MN_SET_POWER {
+    let parts = parts();
+    if parts.refuses_sleep && u32::from(location.MinorFunction) == IRP_MN_QUERY_POWER {
+        return complete(irp, STATUS_UNSUCCESSFUL, 0);
+    }
+    if parts.refuses_sleep {
+        // The system has never slept.
+        assert_eq!((kind, state), (0, 1));
+        STATES.fetch_or(REAFFIRMED, SeqCst);
+    } else if parts.stays_awake && (kind, state) == (1, 4) {
+        return complete(irp, STATUS_UNSUCCESSFUL, 0);
+    } else if u32::from(location.MinorFunction) == IRP_MN_SET_POWER {
         if kind == 0 {
             // A system that works has its device work; else it is off.
             let wanted = POWER_STATE { DeviceState: if state == 1 { 1 } else { 4 } };
@@ -176,6 +206,7 @@ unsafe extern "C" fn power(device: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
             let status = call!(PoRequestPowerIrp(device, minor, wanted, routine, nobody, ptr::null_mut()));
             assert_eq!(status, STATUS_PENDING);
         } else {
+            let (kind, state) = parts.says.unwrap_or((kind, state));
             let before = call!(PoSetPowerState(device, kind, POWER_STATE { DeviceState: state }));
             // SAFETY: both arms are numbers.
             assert_ne!(unsafe { before.DeviceState }, state);
@@ -254,6 +285,43 @@ fn the_system_sleeps_and_wakes_up() {
         }
         removed(device);
     });
+}
+
+#[test]
+fn a_driver_that_does_not_let_the_system_sleep_hears_that_it_works() {
+    run(Parts { refuses_sleep: true, ..RIGHT }, |_, device| {
+        assert_eq!(device.set_power(3), Err(STATUS_UNSUCCESSFUL));
+        assert_eq!(STATES.load(SeqCst), REAFFIRMED);
+        removed(device);
+    });
+}
+
+/// A driver that is wrong while the system goes to sleep.
+fn wrong_in_sleep(test: &str, rule: Rule, with: Parts) {
+    caught(&format!("{}::{test}", module_path!()), rule, || {
+        run(with, |kernel, device| {
+            assert_eq!(device.set_power(3), Ok(()));
+            kernel.wait_until(|| STATES.load(SeqCst) != 0);
+            removed(device);
+        });
+    });
+}
+
+#[test]
+fn a_state_of_the_system_told_as_the_devices() {
+    let with = Parts { says: Some((0, 4)), ..RIGHT };
+    wrong_in_sleep("a_state_of_the_system_told_as_the_devices", Rule::BadArgument, with);
+}
+
+#[test]
+fn a_state_of_power_that_there_is_not() {
+    let with = Parts { says: Some((1, 5)), ..RIGHT };
+    wrong_in_sleep("a_state_of_power_that_there_is_not", Rule::BadArgument, with);
+}
+
+#[test]
+fn a_device_that_refuses_to_sleep() {
+    wrong_in_sleep("a_device_that_refuses_to_sleep", Rule::IrpStatus, Parts { stays_awake: true, ..RIGHT });
 }
 
 /// A driver that completes its removal although it has passed it on. Called in a process of its own.

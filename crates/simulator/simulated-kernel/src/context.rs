@@ -28,6 +28,8 @@ thread_local! {
     static ROUTINE: Cell<&'static str> = const { Cell::new("") };
     /// How often the thread has entered a critical region.
     static CRITICAL: Cell<u32> = const { Cell::new(0) };
+    /// The level at which the kernel has called the driver.
+    static ENTERED: Cell<Irql> = const { Cell::new(Irql::PASSIVE_LEVEL) };
     /// The number of the system thread; zero for a thread of the test or a processor.
     static THREAD: Cell<u64> = const { Cell::new(0) };
     /// The process in whose context the thread runs.
@@ -105,6 +107,11 @@ pub fn critical() -> u32 {
     CRITICAL.get()
 }
 
+/// The level at which the driver was called, which it may not go below.
+pub fn entered_at() -> Irql {
+    ENTERED.get()
+}
+
 /// Enters or leaves critical regions.
 pub fn set_critical(count: u32) {
     CRITICAL.set(count);
@@ -174,10 +181,12 @@ pub fn call<R>(driver: DriverId, what: &'static str, work: impl FnOnce() -> R) -
         paged::trim();
     }
     let (running, behalf, routine) = (RUNNING.replace(driver), BEHALF.replace(driver), ROUTINE.replace(what));
+    let level = ENTERED.replace(irql);
     let entered = stack::Entered::new();
     let result = work();
     RUNNING.set(NOBODY);
     entered.left();
+    ENTERED.set(level);
     if locks_held() != locks {
         bug_check(
             Rule::LockHeld,

@@ -5,7 +5,7 @@
 
 use std::sync::{
     Mutex, Once,
-    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 use host::machine::{Irql, current_irql};
@@ -18,6 +18,8 @@ const ARENA: usize = 1 << 30;
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static USED: Mutex<usize> = Mutex::new(0);
 static PRESENT: AtomicBool = AtomicBool::new(false);
+/// A bit for each page whose memory was freed. It is never used for anything else.
+static FREED: [AtomicU64; ARENA / PAGE / 64] = [const { AtomicU64::new(0) }; ARENA / PAGE / 64];
 
 /// Reserves the addresses, and has faults come here.
 pub fn begin() {
@@ -33,6 +35,13 @@ pub fn begin() {
 pub fn fault(address: usize, runs: bool) -> bool {
     if runs || !contains(address) {
         return false;
+    }
+    let (word, bit) = place_of(address);
+    if FREED[word].load(Relaxed) & bit != 0 {
+        platform::end(
+            b"simulated kernel: bug check: rule broken: use-after-free: pageable memory touched that is free\n",
+            EXIT_CODE,
+        );
     }
     if current_irql() >= Irql::DISPATCH_LEVEL {
         platform::end(
@@ -62,6 +71,22 @@ pub fn reserve(size: usize) -> Option<usize> {
     platform::commit_unreachable(BASE.load(Relaxed) + start, end - start);
     *used = end;
     Some(BASE.load(Relaxed) + start)
+}
+
+/// Where a page is noted as freed.
+fn place_of(address: usize) -> (usize, u64) {
+    let page = (address - BASE.load(Relaxed)) / PAGE;
+    (page / 64, 1 << (page % 64))
+}
+
+/// A block is freed: who touches it is found out.
+pub fn release(address: usize, size: usize) {
+    let bytes = size.max(1).next_multiple_of(PAGE);
+    for page in (address..address + bytes).step_by(PAGE) {
+        let (word, bit) = place_of(page);
+        FREED[word].fetch_or(bit, Relaxed);
+    }
+    platform::protect(address, bytes, false);
 }
 
 /// Returns true if the address is pageable.

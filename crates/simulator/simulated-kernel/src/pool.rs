@@ -253,6 +253,7 @@ pub fn free(address: usize, tag: Option<u32>) {
     if block.slot_size == 0 {
         // Of what the kernel keeps only push locks may be pageable.
         state.forget_range(address, block.size);
+        crate::paged::release(address, block.size);
         return;
     }
     check_guards(address, &block);

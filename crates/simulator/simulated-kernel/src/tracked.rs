@@ -120,7 +120,7 @@ impl Kind {
     const fn alignment(self) -> usize {
         match self {
             Self::Lookaside | Self::SequencedList => 16,
-            Self::PushLock | Self::Resource => 8,
+            Self::Mutex | Self::PushLock | Self::Resource | Self::Rundown => 8,
             _ => 1,
         }
     }
@@ -251,6 +251,7 @@ impl Object {
         match self {
             Self::Resource(_) | Self::Plain(Kind::Lookaside | Kind::Registration) => Some(Rule::Uninitialised),
             Self::Rundown(rundown) | Self::CacheAwareRundown(rundown) if rundown.is_held() => Some(Rule::Uninitialised),
+            Self::RemoveLock(lock) if lock.is_removed() => Some(Rule::RemoveLock),
             other => other.rule_if_freed(),
         }
     }

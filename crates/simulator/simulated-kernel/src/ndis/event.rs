@@ -61,6 +61,7 @@ pub extern "system" fn NdisMNetPnPEvent(
         if oid::is_inside() {
             bug_check(Rule::PnpEventInOid, format_args!("NdisMNetPnPEvent is called in an OID handler"));
         }
+        state.check_no_request_pends(&adapter);
         let expected = NET_PNP_EVENT_NOTIFICATION::HEADER_2;
         // SAFETY: the driver's structure, which lives until the call returns.
         let notification = unsafe { read(notification, expected, "NET_PNP_EVENT_NOTIFICATION") };

@@ -6,7 +6,7 @@ use ndis::{
     Ieee8021QNetBufferListInfo, NDIS_STATUS, NET_BUFFER, NET_BUFFER_DATA_LENGTH, NET_BUFFER_LIST,
     NetBufferListCancelId, NetBufferListFrameType,
 };
-use ndkpi::{MDL as OPAQUE_MDL, NDIS_HANDLE};
+use ndkpi::{MDL as OPAQUE_MDL, NDIS_HANDLE, status::NDIS_STATUS_PENDING};
 use wdk_bindings::{CSHORT, MDL, MDL_SOURCE_IS_NONPAGED_POOL, ULONG};
 
 use super::send::Oob;
@@ -257,7 +257,9 @@ pub fn make(state: &State, frames: &[&[u8]], layout: Layout, oob: Oob) -> *mut N
     // SAFETY: a new block of that size.
     unsafe { write_list(list, std::ptr::null_mut(), first, std::ptr::null_mut()) };
     state.track(list.expose_provenance(), NOBODY, Object::Plain(Kind::NetBufferList));
-    // SAFETY: the list was just written.
+    // SAFETY: as above. What the status is before the miniport has said it, nobody promises.
+    unsafe { (*list).Status = NDIS_STATUS_PENDING };
+    // SAFETY: as above.
     let info = unsafe { &mut (*list).NetBufferListInfo };
     info[NetBufferListCancelId] = super::pointer(oob.cancel);
     info[Ieee8021QNetBufferListInfo] = super::pointer(oob.tag);

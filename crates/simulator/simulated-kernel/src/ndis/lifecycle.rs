@@ -426,6 +426,9 @@ impl Nic {
         if restarts && self.restart().is_err() {
             bug_check(Rule::NotSimulated, format_args!("an adapter that does not restart when it wakes"));
         }
+        if wakes {
+            self.tell(NDIS_DEVICE_PNP_EVENT::POWER_PROFILE_CHANGED);
+        }
         answer
     }
 }
@@ -455,6 +458,9 @@ pub extern "system" fn NdisMPauseComplete(handle: NDIS_HANDLE) {
 pub extern "system" fn NdisMRestartComplete(handle: NDIS_HANDLE, status: NDIS_STATUS) {
     ndis_routine!("NdisMRestartComplete", DISPATCH_LEVEL, |state| {
         let adapter = state.adapter(handle);
+        if status == NDIS_STATUS_PENDING {
+            bug_check(Rule::BadArgument, format_args!("a restart is completed as pending"));
+        }
         let mut changing = lock(&adapter.changing);
         if changing.phase != Phase::Restarting || changing.restarted.is_some() {
             bug_check(Rule::NdisPlace, format_args!("a restart is completed that was not begun, or is complete"));

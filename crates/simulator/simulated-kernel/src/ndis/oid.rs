@@ -4,7 +4,10 @@ use std::{
     cell::Cell,
     sync::{
         Arc, Mutex,
-        atomic::Ordering::{AcqRel, Release},
+        atomic::{
+            AtomicBool,
+            Ordering::{AcqRel, Acquire, Release},
+        },
     },
 };
 
@@ -77,8 +80,21 @@ pub struct Request {
     /// The structure, and the buffer behind it.
     place: usize,
     buffer: usize,
-    length: usize,
+    room: Room,
+    /// The handler has returned, and the request is not complete.
+    pends: AtomicBool,
     outcome: Mutex<Option<NDIS_STATUS>>,
+}
+
+/// How many bytes of a buffer there are.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// For the answer.
+    output: usize,
+    /// Of what the miniport is told.
+    input: usize,
+    /// A miniport that needs no more than this has enough.
+    enough: usize,
 }
 
 /// What is asked.
@@ -98,6 +114,16 @@ pub struct PendingOid {
 }
 
 impl Question<'_> {
+    fn room(&self) -> Room {
+        let (output, input) = (self.length, self.input.len());
+        match self.kind {
+            NDIS_REQUEST_TYPE::SET_INFORMATION => Room { output: 0, input, enough: input },
+            // What is needed may be needed of either.
+            NDIS_REQUEST_TYPE::METHOD => Room { output, input, enough: output.min(input) },
+            _ => Room { output, input: 0, enough: output },
+        }
+    }
+
     /// The structure, with its buffer at that address.
     fn request(&self, buffer: *mut u8, id: usize) -> NDIS_OID_REQUEST {
         let length = u32::try_from(self.length).unwrap_or(u32::MAX);
@@ -187,7 +213,8 @@ impl State {
             oid: question.oid,
             place,
             buffer,
-            length,
+            room: question.room(),
+            pends: AtomicBool::new(false),
             outcome: Mutex::default(),
         });
         lock(&self.ndis.requests).insert(place, request.clone());
@@ -196,6 +223,7 @@ impl State {
             if path == Path::Synchronous || NEVER_PENDS.contains(&request.oid) {
                 bug_check(Rule::OidPended, format_args!("the request {:#x} pended, which it must not", request.oid));
             }
+            request.pends.store(true, Release);
         } else {
             self.finish_oid(&request, status);
         }
@@ -229,6 +257,23 @@ impl State {
             bug_check(Rule::OidAnswer, format_args!("the request {:#x} is completed as pending", request.oid));
         }
         self.finish_oid(&request, status);
+    }
+
+    /// NDIS may wait for the request that an adapter has not completed before it passes an event on.
+    pub fn check_no_request_pends(&self, adapter: &Adapter) {
+        let requests = lock(&self.ndis.requests);
+        let pends = |request: &&Arc<Request>| {
+            request.adapter.handle == adapter.handle
+                && request.path == Path::Regular
+                && request.pends.load(Acquire)
+                && lock(&request.outcome).is_none()
+        };
+        if let Some(request) = requests.values().find(pends) {
+            bug_check(
+                Rule::PnpEventInOid,
+                format_args!("NdisMNetPnPEvent is called while the request {:#x} pends", request.oid),
+            );
+        }
     }
 
     /// The adapter is about to be paused for good: its requests are cancelled, and must come to their end.
@@ -307,20 +352,21 @@ fn lengths(request: &NDIS_OID_REQUEST) -> (u32, u32, u32) {
 
 fn check_answer(request: &Request, status: NDIS_STATUS) {
     let (written, read, needed) = lengths(&structure(request));
-    let length = request.length;
+    let Room { output, input, enough } = request.room;
     let oid = request.oid;
-    if written as usize > length || read as usize > length {
+    if written as usize > output || read as usize > input {
         bug_check(
             Rule::OidAnswer,
             format_args!(
-                "the request {oid:#x} has {length} bytes, and {written} are said to be written and {read} read"
+                "the request {oid:#x} has {input} bytes and room for {output}, and {read} are said to be read and \
+                 {written} written"
             ),
         );
     }
-    if status == NDIS_STATUS_BUFFER_TOO_SHORT && needed as usize <= length {
+    if status == NDIS_STATUS_BUFFER_TOO_SHORT && needed as usize <= enough {
         bug_check(
             Rule::OidAnswer,
-            format_args!("the request {oid:#x} has {length} bytes, is too short, and {needed} are needed"),
+            format_args!("the request {oid:#x} has {enough} bytes, is too short, and {needed} are needed"),
         );
     }
 }

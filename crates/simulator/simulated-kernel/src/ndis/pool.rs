@@ -92,7 +92,7 @@ pub extern "system" fn NdisAllocateNetBufferListPool(
     handle: NDIS_HANDLE,
     parameters: *const NET_BUFFER_LIST_POOL_PARAMETERS,
 ) -> NDIS_HANDLE {
-    ndis_routine!("NdisAllocateNetBufferListPool", PASSIVE_LEVEL, |state| {
+    ndis_routine!("NdisAllocateNetBufferListPool", DISPATCH_LEVEL, |state| {
         let owner = state.owner_of(handle);
         let expected = NET_BUFFER_LIST_POOL_PARAMETERS::HEADER;
         // SAFETY: the driver's structure, which lives until the call returns.
@@ -117,7 +117,7 @@ pub extern "system" fn NdisAllocateNetBufferListPool(
 
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisFreeNetBufferListPool(handle: NDIS_HANDLE) {
-    ndis_routine!("NdisFreeNetBufferListPool", PASSIVE_LEVEL, |state| {
+    ndis_routine!("NdisFreeNetBufferListPool", DISPATCH_LEVEL, |state| {
         let Some(pool) = lock(&state.ndis.pools).by_handle.remove(&handle.addr()) else {
             bug_check(Rule::BadHandle, format_args!("{handle:p} is no pool of net buffer lists, or was one"));
         };
@@ -161,6 +161,9 @@ pub extern "system" fn NdisAllocateNetBufferAndNetBufferList(
         }
         if !context_size.is_multiple_of(16) || !back_fill.is_multiple_of(16) {
             bug_check(Rule::BadArgument, format_args!("a context of {context_size} and {back_fill} bytes"));
+        }
+        if chain.is_null() && (offset != 0 || length != 0) {
+            bug_check(Rule::BadArgument, format_args!("{length} bytes at {offset} of no MDL"));
         }
         if state.strikes() {
             return std::ptr::null_mut();

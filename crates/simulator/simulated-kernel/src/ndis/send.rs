@@ -3,10 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use ndis::{NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NDIS_SEND_FLAGS_DISPATCH_LEVEL, NDIS_STATUS, NET_BUFFER_LIST};
-use ndkpi::{
-    NDIS_HANDLE,
-    status::{NDIS_STATUS_PENDING, NDIS_STATUS_SUCCESS},
-};
+use ndkpi::{NDIS_HANDLE, status::NDIS_STATUS_SUCCESS};
 
 use host::machine::{self, Irql};
 
@@ -23,6 +20,9 @@ use crate::{
     rule::Rule,
     waiting,
 };
+
+/// The only outcome beside success that is no error: a miniport that is reset, or has lost its device, takes no frames.
+const NDIS_STATUS_NOT_ACCEPTED: NDIS_STATUS = NDIS_STATUS::from_bits(0x0001_0003);
 
 /// One call of the miniport's send handler.
 pub struct Send {
@@ -140,8 +140,9 @@ impl State {
         };
         // SAFETY: the list was the miniport's, and lives until it is freed below.
         let status = unsafe { (*list).Status };
-        if status == NDIS_STATUS_PENDING {
-            bug_check(Rule::BadArgument, format_args!("a send is completed as pending"));
+        // A list comes as pending: so who forgets to say what became of it is found out.
+        if status.is_success() && ![NDIS_STATUS_SUCCESS, NDIS_STATUS_NOT_ACCEPTED].contains(&status) {
+            bug_check(Rule::BadArgument, format_args!("a send is completed with the status {status}"));
         }
         if shape != Some(frame::shape_of(list)) {
             bug_check(Rule::NblNotOwned, format_args!("a sent list comes back changed"));

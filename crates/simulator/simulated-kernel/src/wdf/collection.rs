@@ -28,7 +28,7 @@ impl CollectionObject {
     }
 }
 
-/// A string, in a block of the pool.
+/// A string, in a block of the pool that may be paged out.
 pub struct StringObject {
     /// Zero if the string is empty.
     address: usize,
@@ -105,7 +105,7 @@ pub extern "C" fn WdfStringCreate(
     function!("WdfStringCreate", |state| {
         let (units, owner) = (text::units(string), context::caller());
         let bytes = size_of_val(&units[..]);
-        let address = if bytes == 0 { Some(0) } else { pool::allocate(owner, bytes, TAG, false) };
+        let address = if bytes == 0 { Some(0) } else { pool::allocate_paged(owner, bytes, TAG) };
         let Some(address) = address else { return STATUS_INSUFFICIENT_RESOURCES };
         let buffer: *mut u16 = std::ptr::with_exposed_provenance_mut(address);
         for (index, &unit) in units.iter().enumerate() {

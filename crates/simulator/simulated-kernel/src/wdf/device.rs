@@ -17,7 +17,12 @@ use wdk_bindings::{
     WDF_PNPPOWER_EVENT_CALLBACKS, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE,
 };
 
-use super::{Kind, Object, device_init::With, function, object::check_size};
+use super::{
+    Kind, Object,
+    device_init::With,
+    function,
+    object::{STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED, check_size, has_parent},
+};
 use crate::{
     context::{self, DriverId},
     kernel::{State, lock},
@@ -246,6 +251,9 @@ pub extern "C" fn WdfDeviceCreate(
         if !name.is_empty() && state.device_named(&name).is_some() {
             return STATUS_OBJECT_NAME_COLLISION;
         }
+        if has_parent(attributes) {
+            return STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED;
+        }
         let device = Arc::new(DeviceObject { with, access, ..DeviceObject::new(owner, node, name, callbacks) });
         let parent = state.driver_object(owner);
         let Some(object) = state.create_object(Kind::Device(device.clone()), attributes, parent) else {
@@ -265,7 +273,13 @@ pub extern "C" fn WdfDeviceCreate(
 }
 
 pub extern "C" fn WdfControlFinishInitializing(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDEVICE) {
-    function!("WdfControlFinishInitializing", |state| device(state, handle).1.finished.store(true, Release));
+    function!("WdfControlFinishInitializing", |state| {
+        let (_, device) = device(state, handle);
+        if !device.control {
+            bug_check(Rule::BadHandle, format_args!("WdfControlFinishInitializing of a device of plug and play"));
+        }
+        device.finished.store(true, Release);
+    });
 }
 
 pub extern "C" fn WdfDeviceCreateSymbolicLink(
@@ -314,6 +328,9 @@ pub extern "C" fn WdfDeviceCreateDeviceInterface(
         // SAFETY: the driver's identifier, which lives until the call returns.
         let class = unsafe { class.read() };
         let reference = text::text(reference);
+        if reference.contains(['/', '\\']) {
+            bug_check(Rule::BadArgument, format_args!("a device interface with the reference string {reference}"));
+        }
         let link = format!(r"\??\ROOT#DEVICE#{node:04}#{{{:08x}}}{reference}", class.Data1);
         let link = link.encode_utf16().collect();
         lock(&device.interfaces).push(DeviceInterface { class, link, enabled: false });

@@ -18,7 +18,11 @@ use super::{
     Kind, Object, function,
     object::{check_level, check_parent, check_size},
 };
-use crate::{kernel::State, tracked, wdm::initialise_dpc};
+use crate::{
+    kernel::{self, State},
+    tracked,
+    wdm::initialise_dpc,
+};
 
 /// A DPC.
 pub struct DpcObject {
@@ -120,14 +124,21 @@ pub extern "C" fn WdfDpcEnqueue(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDPC) -
 }
 
 pub extern "C" fn WdfDpcCancel(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDPC, wait: BOOLEAN) -> BOOLEAN {
-    function!("WdfDpcCancel", |state| {
-        let (_, dpc) = dpc(state, handle);
-        check_level("WdfDpcCancel", wait != 0);
-        state.preempt();
-        let removed = dpc.of_the_machine(state).remove().is_some();
-        if wait != 0 {
-            state.machine.flush();
-        }
-        BOOLEAN::from(removed)
-    })
+    // At any level, unless it waits.
+    kernel::routine(
+        "WdfDpcCancel",
+        || Irql::HIGH_LEVEL,
+        |state| {
+            let (_, dpc) = dpc(state, handle);
+            if wait != 0 {
+                check_level("WdfDpcCancel", true);
+            }
+            state.preempt();
+            let removed = dpc.of_the_machine(state).remove().is_some();
+            if wait != 0 {
+                state.machine.flush();
+            }
+            BOOLEAN::from(removed)
+        },
+    )
 }

@@ -6,7 +6,10 @@ use wdk_bindings::{
     STATUS_SUCCESS, WDF_DRIVER_CONFIG, WDFDRIVER,
 };
 
-use super::{Kind, function, object::check_size};
+use super::{
+    Kind, function,
+    object::{STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED, check_size, has_parent},
+};
 use crate::{
     context::{self, DriverId},
     kernel::{State, lock},
@@ -44,6 +47,9 @@ pub extern "C" fn WdfDriverCreate(
         }
         if state.driver_object(id).is_some() {
             return STATUS_DRIVER_INTERNAL_ERROR;
+        }
+        if has_parent(attributes) {
+            return STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED;
         }
         let Some(object) = state.create_object(Kind::Driver, attributes, None) else {
             return STATUS_INSUFFICIENT_RESOURCES;

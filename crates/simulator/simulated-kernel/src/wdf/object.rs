@@ -182,6 +182,15 @@ pub fn check_level(name: &str, waits: bool) {
     }
 }
 
+/// What the framework says of a parent for an object that has its own.
+pub const STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED: NTSTATUS = 0xC020_020F_u32.cast_signed();
+
+/// Returns true if a driver names a parent.
+pub fn has_parent(attributes: PWDF_OBJECT_ATTRIBUTES) -> bool {
+    // SAFETY: null, or the driver's structure, which lives until the call returns.
+    unsafe { attributes.as_ref() }.is_some_and(|attributes| !attributes.ParentObject.is_null())
+}
+
 /// Checks the size that a structure says of itself.
 pub fn check_size<T>(size: u32, name: &str) {
     if size as usize != size_of::<T>() {
@@ -412,8 +421,14 @@ pub extern "C" fn WdfObjectDelete(_globals: PWDF_DRIVER_GLOBALS, handle: WDFOBJE
     function!("WdfObjectDelete", |state| {
         let object = state.given(handle);
         match &object.kind {
-            Kind::Driver | Kind::Request(_) | Kind::File(_) | Kind::Queue(_) => {
+            Kind::Driver | Kind::Request(_) | Kind::File(_) => {
                 bug_check(Rule::BadHandle, format_args!("a driver may not delete a {}", object.kind.name()));
+            }
+            Kind::Queue(queue) => {
+                if queue.device.default_queue.load(Acquire) == object.handle {
+                    bug_check(Rule::BadHandle, format_args!("a driver may not delete the default queue of a device"));
+                }
+                lock(&queue.device.queues).retain(|&one| one != object.handle);
             }
             Kind::Device(device) if !device.control && !device.is_of_miniport() => {
                 bug_check(Rule::BadHandle, format_args!("a driver may not delete a device of plug and play"));

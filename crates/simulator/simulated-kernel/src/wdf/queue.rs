@@ -1,6 +1,7 @@
 //! Queues: what hands requests to the driver.
 
 use std::{
+    cell::Cell,
     collections::VecDeque,
     sync::{
         Arc, Mutex,
@@ -10,10 +11,11 @@ use std::{
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
-    _WDF_IO_QUEUE_DISPATCH_TYPE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_STATE,
-    PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG, PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES,
-    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
-    STATUS_SUCCESS, WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
+    _WDF_IO_QUEUE_DISPATCH_TYPE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_DEFAULT, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL,
+    PFN_WDF_IO_QUEUE_STATE, PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG, PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE,
+    STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS, STATUS_UNSUCCESSFUL, WDF_IO_QUEUE_CONFIG,
+    WDF_IO_QUEUE_DISPATCH_TYPE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
 };
 
 use super::{DeviceObject, Kind, RequestObject, device::device, function, object::check_size};
@@ -31,6 +33,8 @@ pub struct QueueObject {
     pub device: Arc<DeviceObject>,
     dispatch: WDF_IO_QUEUE_DISPATCH_TYPE,
     control: PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL,
+    /// For what has no callback of its own.
+    other: PFN_WDF_IO_QUEUE_IO_DEFAULT,
     waiting: Mutex<VecDeque<Arc<RequestObject>>>,
     /// Requests that the driver has.
     pub delivered: AtomicU32,
@@ -44,6 +48,11 @@ pub struct QueueObject {
 unsafe impl Send for QueueObject {}
 // SAFETY: as for `Send`; what changes is behind locks.
 unsafe impl Sync for QueueObject {}
+
+thread_local! {
+    /// How many request handlers run on this thread.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
+}
 
 /// The queue with a handle that a driver passes.
 pub fn queue<T>(state: &State, handle: *mut T) -> Arc<QueueObject> {
@@ -74,24 +83,27 @@ impl State {
             let Some(request) = lock(&queue.waiting).pop_front() else { return };
             queue.delivered.fetch_add(1, AcqRel);
             request.deliver(queue);
-            let Some(control) = queue.control else {
+            if queue.control.is_none() && queue.other.is_none() {
                 self.complete_request(&request, STATUS_INVALID_DEVICE_REQUEST, 0);
                 continue;
-            };
+            }
             let (output, input, code) = (request.output, request.input, request.code);
             let (of_queue, of_request) = (queue.handle.load(Acquire), request.handle.load(Acquire));
-            context::call(queue.owner, "EvtIoDeviceControl", || {
-                // SAFETY: the driver's own callback, with live handles.
-                unsafe {
-                    control(
-                        std::ptr::without_provenance_mut(of_queue),
-                        std::ptr::without_provenance_mut(of_request),
-                        output,
-                        input,
-                        code,
-                    );
-                }
-            });
+            let of_queue: WDFQUEUE = std::ptr::without_provenance_mut(of_queue);
+            let of_request: WDFREQUEST = std::ptr::without_provenance_mut(of_request);
+            INSIDE.set(INSIDE.get() + 1);
+            if let Some(control) = queue.control {
+                context::call(queue.owner, "EvtIoDeviceControl", || {
+                    // SAFETY: the driver's own callback, with live handles.
+                    unsafe { control(of_queue, of_request, output, input, code) };
+                });
+            } else if let Some(other) = queue.other {
+                context::call(queue.owner, "EvtIoDefault", || {
+                    // SAFETY: as above.
+                    unsafe { other(of_queue, of_request) };
+                });
+            }
+            INSIDE.set(INSIDE.get() - 1);
         }
     }
 
@@ -146,6 +158,19 @@ impl State {
     }
 }
 
+/// What the framework says, which the bindings leave out.
+const STATUS_WDF_PAUSED: NTSTATUS = 0xC020_0203_u32.cast_signed();
+const STATUS_WDF_NO_CALLBACK: NTSTATUS = 0xC020_020B_u32.cast_signed();
+
+/// Returns true if a queue hands any kind of request to the driver.
+const fn has_callback(config: &WDF_IO_QUEUE_CONFIG) -> bool {
+    config.EvtIoDefault.is_some()
+        || config.EvtIoRead.is_some()
+        || config.EvtIoWrite.is_some()
+        || config.EvtIoDeviceControl.is_some()
+        || config.EvtIoInternalDeviceControl.is_some()
+}
+
 pub extern "C" fn WdfIoQueueCreate(
     _globals: PWDF_DRIVER_GLOBALS,
     handle: WDFDEVICE,
@@ -170,12 +195,23 @@ pub extern "C" fn WdfIoQueueCreate(
         if most == 0 {
             bug_check(Rule::BadArgument, format_args!("a parallel queue that presents no requests"));
         }
+        if device.is_of_miniport() {
+            bug_check(Rule::BadHandle, format_args!("a queue of a miniport's device, whose requests are NDIS's"));
+        }
+        let manual = config.DispatchType == _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual;
+        if !manual && !has_callback(&config) {
+            return STATUS_WDF_NO_CALLBACK;
+        }
+        if config.DefaultQueue != 0 && device.default_queue.load(Acquire) != 0 {
+            return STATUS_UNSUCCESSFUL;
+        }
         let queue = Arc::new(QueueObject {
             owner: device.owner,
             handle: AtomicUsize::new(0),
             device: device.clone(),
             dispatch: config.DispatchType,
             control: config.EvtIoDeviceControl,
+            other: config.EvtIoDefault,
             waiting: Mutex::default(),
             delivered: AtomicU32::new(0),
             most,
@@ -211,7 +247,17 @@ pub extern "C" fn WdfIoQueueRetrieveNextRequest(
 ) -> NTSTATUS {
     function!("WdfIoQueueRetrieveNextRequest", |state| {
         let queue = queue(state, handle);
-        let Some(request) = lock(&queue.waiting).pop_front() else { return STATUS_NO_MORE_ENTRIES };
+        if queue.dispatch == _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchParallel {
+            return STATUS_INVALID_DEVICE_STATE;
+        }
+        if queue.stopped.load(Acquire) {
+            return STATUS_WDF_PAUSED;
+        }
+        let Some(request) = lock(&queue.waiting).pop_front() else {
+            // SAFETY: the driver's place, which lives until the call returns.
+            unsafe { place.write(std::ptr::null_mut()) };
+            return STATUS_NO_MORE_ENTRIES;
+        };
         queue.delivered.fetch_add(1, AcqRel);
         request.deliver(&queue);
         // SAFETY: the driver's place, which lives until the call returns.
@@ -243,6 +289,9 @@ pub extern "C" fn WdfIoQueuePurge(
 pub extern "C" fn WdfIoQueuePurgeSynchronously(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEUE) {
     function!("WdfIoQueuePurgeSynchronously", |state| {
         let queue = queue(state, handle);
+        if INSIDE.get() > 0 {
+            bug_check(Rule::Deadlock, format_args!("WdfIoQueuePurgeSynchronously in a request handler"));
+        }
         state.purge_queue(&queue);
         if queue.delivered.load(Acquire) > 0 {
             let all_are_back = || queue.delivered.load(Acquire) == 0;
@@ -277,7 +326,9 @@ pub extern "C" fn WdfIoQueueStop(
 ) {
     function!("WdfIoQueueStop", |state| {
         no_callback(done);
-        queue(state, handle).stopped.store(true, Release);
+        let queue = queue(state, handle);
+        queue.stopped.store(true, Release);
+        queue.accepts.store(true, Release);
     });
 }
 

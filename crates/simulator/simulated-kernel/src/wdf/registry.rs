@@ -1,12 +1,14 @@
 //! The `Parameters` key of a driver's service.
 
+use std::sync::Arc;
+
 use wdk_bindings::{
     ACCESS_MASK, NTSTATUS, PCUNICODE_STRING, PULONG, PVOID, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES,
     STATUS_BUFFER_OVERFLOW, STATUS_INSUFFICIENT_RESOURCES, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_OBJECT_TYPE_MISMATCH,
     STATUS_SUCCESS, ULONG, WDFDRIVER, WDFKEY,
 };
 
-use super::{Kind, function};
+use super::{Kind, Object, function};
 use crate::{
     kernel::{State, lock},
     pnp::Value,
@@ -15,13 +17,21 @@ use crate::{
     text,
 };
 
-fn value(state: &State, key: WDFKEY, name: PCUNICODE_STRING) -> Option<Value> {
+fn key_object(state: &State, key: WDFKEY) -> Arc<Object> {
     let object = state.given(key);
     if !matches!(object.kind, Kind::Key) {
         bug_check(Rule::BadHandle, format_args!("a {} where a registry key is wanted", object.kind.name()));
     }
+    object
+}
+
+fn value(state: &State, key: WDFKEY, name: PCUNICODE_STRING) -> Option<Value> {
+    let object = key_object(state, key);
     let name = text::text(name);
-    lock(&state.pnp).drivers.get(&object.owner).and_then(|driver| driver.parameters.get(&name).cloned())
+    let pnp = lock(&state.pnp);
+    let parameters = &pnp.drivers.get(&object.owner)?.parameters;
+    // Names of the registry are the same in any case.
+    parameters.iter().find_map(|(one, value)| one.eq_ignore_ascii_case(&name).then(|| value.clone()))
 }
 
 pub extern "C" fn WdfDriverOpenParametersRegistryKey(
@@ -43,7 +53,9 @@ pub extern "C" fn WdfDriverOpenParametersRegistryKey(
 }
 
 pub extern "C" fn WdfRegistryClose(_globals: PWDF_DRIVER_GLOBALS, key: WDFKEY) {
-    function!("WdfRegistryClose", |state| state.delete_object(key.addr()));
+    function!("WdfRegistryClose", |state| {
+        state.delete_object(key_object(state, key).handle);
+    });
 }
 
 pub extern "C" fn WdfRegistryQueryULong(

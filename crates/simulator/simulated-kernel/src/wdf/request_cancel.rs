@@ -1,6 +1,6 @@
 //! Requests that can be cancelled, and requests that move to another queue.
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::{Arc, atomic::Ordering::Acquire};
 
 use wdk_bindings::{
     BOOLEAN, NTSTATUS, PFN_WDF_REQUEST_CANCEL, PWDF_DRIVER_GLOBALS, STATUS_CANCELLED, STATUS_INVALID_DEVICE_REQUEST,
@@ -77,7 +77,9 @@ pub extern "C" fn WdfRequestForwardToIoQueue(
         if lock(&request.progress).cancel.is_some() {
             bug_check(Rule::RequestCancelable, format_args!("a cancelable request is forwarded"));
         }
-        if request.is_of(&target) {
+        let is_elsewhere =
+            lock(&request.progress).queue.as_ref().is_none_or(|from| !Arc::ptr_eq(&from.device, &target.device));
+        if request.is_of(&target) || is_elsewhere {
             return STATUS_INVALID_DEVICE_REQUEST;
         }
         if !state.accept(&target, &request) {

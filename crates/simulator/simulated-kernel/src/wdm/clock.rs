@@ -77,9 +77,10 @@ extern "C" fn KeQueryPerformanceCounter(frequency: *mut LARGE_INTEGER) -> LARGE_
     })
 }
 
+/// The longest period, whatever the clock's is at the time.
 #[unsafe(no_mangle)]
 extern "C" fn KeQueryTimeIncrement() -> ULONG {
-    routine!("KeQueryTimeIncrement", |state| if lock(&state.wdm.resolution).is_empty() { PERIODS.0 } else { 10_000 })
+    routine!("KeQueryTimeIncrement", |_| PERIODS.0)
 }
 
 #[unsafe(no_mangle)]

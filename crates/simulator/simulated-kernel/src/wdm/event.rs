@@ -229,6 +229,9 @@ extern "C" fn KeWaitForMultipleObjects(
         if count == 0 || count > 64 || (count > BUILT_IN && blocks.is_null()) {
             bug_check(Rule::BadArgument, format_args!("a wait for {count} objects"));
         }
+        if ![_WAIT_TYPE::WaitAll, _WAIT_TYPE::WaitAny].contains(&kind) {
+            bug_check(Rule::BadArgument, format_args!("there is no kind {kind} of wait"));
+        }
         let end = end(state, timeout);
         check_wait("KeWaitForMultipleObjects", end);
         let of = |index: usize| {

@@ -118,8 +118,11 @@ extern "C" fn ExSetTimer(timer: PEX_TIMER, due: LONGLONG, period: LONGLONG, _: P
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ExCancelTimer(timer: PEX_TIMER, _: PVOID) -> BOOLEAN {
+extern "C" fn ExCancelTimer(timer: PEX_TIMER, parameters: PVOID) -> BOOLEAN {
     routine!("ExCancelTimer", |state| {
+        if !parameters.is_null() {
+            bug_check(Rule::BadArgument, format_args!("ExCancelTimer with parameters, of which there are none"));
+        }
         let (memory, _) = allocated(state, timer);
         state.preempt();
         BOOLEAN::from(timer::tracked(state, memory.cast()).timer.cancel().is_some())

@@ -21,6 +21,8 @@ use crate::{
 /// The count of a mutex that nobody has.
 const FREE: i32 = 1;
 const TAKEN: i32 = 0;
+/// In place of the level that an owner goes back to, when the owner's level was not changed.
+const UNCHANGED: u32 = u32::MAX;
 
 /// What the routines use of a mutex.
 #[derive(Clone, Copy)]
@@ -92,9 +94,15 @@ impl Fields<'_> {
         unsafe { &raw mut (*self.place).OldIrql }
     }
 
-    fn note(self, before: Irql) {
+    fn note(self, before: u32) {
         // SAFETY: the owner's field, and the current thread is the owner.
-        unsafe { self.level().write(before.0.into()) };
+        unsafe { self.level().write(before) };
+    }
+
+    /// What the owner has noted, if the current thread is the owner.
+    fn noted(self) -> Option<u32> {
+        // SAFETY: the owner's field.
+        (self.owner.load(Relaxed) == me()).then(|| unsafe { self.level().read() })
     }
 }
 
@@ -111,7 +119,7 @@ extern "C" fn ExAcquireFastMutex(place: PFAST_MUTEX) {
         let mutex = fields(state, place);
         let before = machine::raise(Irql::APC_LEVEL);
         mutex.acquire(state, "ExAcquireFastMutex");
-        mutex.note(before);
+        mutex.note(before.0.into());
     });
 }
 
@@ -121,7 +129,7 @@ extern "C" fn ExTryToAcquireFastMutex(place: PFAST_MUTEX) -> BOOLEAN {
         let mutex = fields(state, place);
         let taken = mutex.try_acquire();
         if taken {
-            mutex.note(machine::raise(Irql::APC_LEVEL));
+            mutex.note(machine::raise(Irql::APC_LEVEL).0.into());
         }
         BOOLEAN::from(taken)
     })
@@ -131,10 +139,18 @@ extern "C" fn ExTryToAcquireFastMutex(place: PFAST_MUTEX) -> BOOLEAN {
 extern "C" fn ExReleaseFastMutex(place: PFAST_MUTEX) {
     routine!("ExReleaseFastMutex", |state| {
         let mutex = fields(state, place);
-        // SAFETY: the owner's field; that the current thread is the owner is checked before it is used.
-        let before = unsafe { mutex.level().read() };
+        let before = mutex.noted();
+        if before == Some(UNCHANGED) {
+            let words =
+                format_args!("a fast mutex is acquired by ExAcquireFastMutexUnsafe, and released by the other pair");
+            bug_check(Rule::LockPrimitive, words);
+        }
+        let level = machine::current_irql();
+        if level != Irql::APC_LEVEL {
+            bug_check(Rule::IrqlNotRaised, format_args!("ExReleaseFastMutex at {level}, and not at APC_LEVEL"));
+        }
         mutex.release(state, "ExReleaseFastMutex");
-        machine::lower(Irql(u8::try_from(before).unwrap_or(u8::MAX)));
+        machine::lower(Irql(before.and_then(|level| u8::try_from(level).ok()).unwrap_or(0)));
         state.preempt();
     });
 }
@@ -143,7 +159,9 @@ extern "C" fn ExReleaseFastMutex(place: PFAST_MUTEX) {
 extern "C" fn ExAcquireFastMutexUnsafe(place: PFAST_MUTEX) {
     routine!("ExAcquireFastMutexUnsafe", |state| {
         without_apcs("ExAcquireFastMutexUnsafe");
-        fields(state, place).acquire(state, "ExAcquireFastMutexUnsafe");
+        let mutex = fields(state, place);
+        mutex.acquire(state, "ExAcquireFastMutexUnsafe");
+        mutex.note(UNCHANGED);
     });
 }
 
@@ -151,7 +169,12 @@ extern "C" fn ExAcquireFastMutexUnsafe(place: PFAST_MUTEX) {
 extern "C" fn ExReleaseFastMutexUnsafe(place: PFAST_MUTEX) {
     routine!("ExReleaseFastMutexUnsafe", |state| {
         without_apcs("ExReleaseFastMutexUnsafe");
-        fields(state, place).release(state, "ExReleaseFastMutexUnsafe");
+        let mutex = fields(state, place);
+        if mutex.noted().is_some_and(|before| before != UNCHANGED) {
+            let words = format_args!("a fast mutex is acquired by ExAcquireFastMutex, and released by the other pair");
+            bug_check(Rule::LockPrimitive, words);
+        }
+        mutex.release(state, "ExReleaseFastMutexUnsafe");
         state.preempt();
     });
 }

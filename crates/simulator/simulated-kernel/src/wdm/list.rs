@@ -194,7 +194,7 @@ extern "C" fn ExpInterlockedFlushSList(list: *mut SLIST_HEADER) -> *mut Link {
 
 #[unsafe(no_mangle)]
 extern "C" fn ExQueryDepthSList(list: *mut SLIST_HEADER) -> u16 {
-    routine!("ExQueryDepthSList", HIGH_LEVEL, |state| sequenced(state, list, |first| {
+    routine!("ExQueryDepthSList", DISPATCH_LEVEL, |state| sequenced(state, list, |first| {
         // SAFETY: the list was initialised, and nobody else is in it.
         let count = entries(unsafe { first.read() }).count();
         u16::try_from(count).unwrap_or(u16::MAX)

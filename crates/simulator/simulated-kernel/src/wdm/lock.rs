@@ -454,5 +454,12 @@ extern "C" fn KfRaiseIrql(to: KIRQL) -> KIRQL {
 
 #[unsafe(no_mangle)]
 extern "C" fn KeLowerIrql(to: KIRQL) {
-    routine!("KeLowerIrql", |_| machine::lower(Irql(to)));
+    routine!("KeLowerIrql", |_| {
+        let entered = context::entered_at();
+        if Irql(to) < entered {
+            let words = format_args!("KeLowerIrql to {}, by what was called at {entered}", Irql(to));
+            bug_check(Rule::IrqlNotRestored, words);
+        }
+        machine::lower(Irql(to));
+    });
 }

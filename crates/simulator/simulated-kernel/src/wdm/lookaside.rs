@@ -5,8 +5,8 @@
 
 use wdk_bindings::{
     LOOKASIDE_LIST_EX, NTSTATUS, PALLOCATE_FUNCTION, PALLOCATE_FUNCTION_EX, PFREE_FUNCTION, PFREE_FUNCTION_EX,
-    PLOOKASIDE_LIST_EX, PNPAGED_LOOKASIDE_LIST, POOL_TYPE, SIZE_T, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG,
-    USHORT,
+    PLOOKASIDE_LIST_EX, PNPAGED_LOOKASIDE_LIST, POOL_TYPE, SIZE_T, STATUS_INVALID_PARAMETER_4,
+    STATUS_INVALID_PARAMETER_5, STATUS_SUCCESS, ULONG, USHORT,
 };
 
 use super::{
@@ -27,9 +27,7 @@ const PAGED: POOL_TYPE = 1;
 
 /// Fills in a list, whose older kinds begin with the same fields. The functions are put in by the caller.
 fn initialise(state: &State, place: PLOOKASIDE_LIST_EX, kind: POOL_TYPE, size: SIZE_T, tag: ULONG) {
-    if tag == 0 {
-        bug_check(Rule::PoolTag, format_args!("a lookaside list without a tag"));
-    }
+    memory::check_tag(tag, format_args!("a lookaside list"));
     let mut list = LOOKASIDE_LIST_EX::default();
     list.L.Type = kind;
     list.L.Tag = tag;
@@ -42,6 +40,13 @@ fn initialise(state: &State, place: PLOOKASIDE_LIST_EX, kind: POOL_TYPE, size: S
     let here = unsafe { &mut *place };
     list.L.ListEntry = here.L.ListEntry;
     *here = list;
+}
+
+/// How many entries a list keeps is the system's to say.
+fn check_depth(depth: USHORT) {
+    if depth != 0 {
+        bug_check(Rule::BadArgument, format_args!("a lookaside list that is to be {depth} entries deep"));
+    }
 }
 
 fn older(
@@ -80,9 +85,10 @@ extern "C" fn ExInitializeNPagedLookasideList(
     flags: ULONG,
     size: SIZE_T,
     tag: ULONG,
-    _depth: USHORT,
+    depth: USHORT,
 ) {
     routine!("ExInitializeNPagedLookasideList", |state| {
+        check_depth(depth);
         let kind = NON_PAGED | POOL_TYPE::try_from(flags).unwrap_or(NON_PAGED);
         older(state, place.cast(), (allocate, free), kind, (size, tag));
     });
@@ -101,9 +107,10 @@ extern "C" fn ExInitializePagedLookasideList(
     _flags: ULONG,
     size: SIZE_T,
     tag: ULONG,
-    _depth: USHORT,
+    depth: USHORT,
 ) {
     routine!("ExInitializePagedLookasideList", |state| {
+        check_depth(depth);
         older(state, place.cast(), (allocate, free), PAGED, (size, tag));
     });
 }
@@ -127,8 +134,12 @@ extern "C" fn ExInitializeLookasideListEx(
     routine!("ExInitializeLookasideListEx", |state| {
         /// Both say what happens when there is no memory, so only one can be.
         const RAISE_AND_DO_NOT: ULONG = 3;
-        if flags >= RAISE_AND_DO_NOT || depth != 0 || memory::kind(kind).is_none() {
-            return STATUS_INVALID_PARAMETER;
+        check_depth(depth);
+        if memory::kind(kind).is_none() {
+            return STATUS_INVALID_PARAMETER_4;
+        }
+        if flags >= RAISE_AND_DO_NOT {
+            return STATUS_INVALID_PARAMETER_5;
         }
         initialise(state, place, kind, size, tag);
         // SAFETY: the list that was just filled in.

@@ -328,10 +328,8 @@ extern "C" fn MmFreePagesFromMdl(mdl: *mut MDL) {
         };
         // SAFETY: a known MDL, whose pages the driver gives up.
         let flags = unsafe { flags(mdl) };
-        if *flags & FLAG_MAPPED != 0 {
-            bug_check(Rule::BadMdl, format_args!("pages are freed while they are mapped"));
-        }
-        *flags &= !FLAG_LOCKED;
+        // Who frees the pages need not unmap them.
+        *flags &= !(FLAG_LOCKED | FLAG_MAPPED);
         lock(&state.wdm.mdls).owners.remove(&mdl.addr());
         state.untrack(mdl.addr(), Kind::Mdl);
         pool::free(pages, Some(PAGES));

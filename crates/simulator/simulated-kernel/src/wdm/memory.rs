@@ -1,6 +1,6 @@
 //! The pool's routines.
 
-use std::ptr;
+use std::{fmt::Arguments, ptr};
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
@@ -11,12 +11,21 @@ use wdk_bindings::{
 use super::routine;
 use crate::{context, kernel::State, paged, pool, report::bug_check, rule::Rule};
 
+/// A tag is one to four characters. The highest bit of the last one has another meaning.
+pub fn check_tag(tag: ULONG, what: Arguments<'_>) {
+    if tag == 0 {
+        bug_check(Rule::PoolTag, format_args!("{what} without a tag"));
+    }
+    let characters = (tag & 0x7FFF_FFFF).to_le_bytes();
+    if characters.iter().any(|&byte| byte != 0 && !(b' '..=b'~').contains(&byte)) {
+        bug_check(Rule::PoolTag, format_args!("{what} with the tag {tag:#x}, which is no text"));
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ExAllocatePool2(flags: POOL_FLAGS, size: SIZE_T, tag: ULONG) -> PVOID {
     routine!("ExAllocatePool2", |state| {
-        if tag == 0 {
-            bug_check(Rule::PoolTag, format_args!("an allocation of {size} bytes without a tag"));
-        }
+        check_tag(tag, format_args!("an allocation of {size} bytes"));
         let kind = flags & (POOL_FLAG_NON_PAGED | POOL_FLAG_NON_PAGED_EXECUTE | POOL_FLAG_PAGED);
         if kind.count_ones() != 1 {
             bug_check(Rule::PoolFlags, format_args!("the flags {flags:#x} do not say one kind of memory"));
@@ -86,9 +95,7 @@ const QUOTA: POOL_TYPE = 8;
 #[unsafe(no_mangle)]
 pub extern "C" fn ExAllocatePoolWithTag(pool: POOL_TYPE, size: SIZE_T, tag: ULONG) -> PVOID {
     routine!("ExAllocatePoolWithTag", |state| {
-        if tag == 0 {
-            bug_check(Rule::PoolTag, format_args!("an allocation of {size} bytes without a tag"));
-        }
+        check_tag(tag, format_args!("an allocation of {size} bytes"));
         if size == 0 {
             bug_check(Rule::PoolFlags, format_args!("an allocation of zero bytes"));
         }

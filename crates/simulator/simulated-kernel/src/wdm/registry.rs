@@ -199,6 +199,9 @@ pub(super) fn bytes_of(data: PVOID, length: ULONG) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length as usize) }.to_vec()
 }
 
+/// `REG_SZ`, `REG_EXPAND_SZ` and `REG_MULTI_SZ`, whose bytes end with a zero.
+const STRINGS: [ULONG; 3] = [1, 2, 7];
+
 #[unsafe(no_mangle)]
 extern "C" fn ZwSetValueKey(
     handle: HANDLE,
@@ -209,8 +212,12 @@ extern "C" fn ZwSetValueKey(
     length: ULONG,
 ) -> NTSTATUS {
     routine!("ZwSetValueKey", |state| {
-        let path = path_of_handle(state, handle);
-        set_value(state, &path, &text::text(name), (kind, &bytes_of(data, length)))
+        let (path, bytes) = (path_of_handle(state, handle), bytes_of(data, length));
+        if STRINGS.contains(&kind) && !bytes.ends_with(&[0, 0]) {
+            let words = format_args!("ZwSetValueKey of a string of {length} bytes, of which the last two are no zero");
+            bug_check(Rule::BadArgument, words);
+        }
+        set_value(state, &path, &text::text(name), (kind, &bytes))
     })
 }
 

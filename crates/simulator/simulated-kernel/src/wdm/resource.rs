@@ -72,10 +72,15 @@ fn find(state: &State, place: PERESOURCE) -> Arc<Resource> {
     state.resource(place.expose_provenance())
 }
 
-fn acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, (exclusive, wait): (bool, BOOLEAN)) -> BOOLEAN {
+/// Who has a resource may not be stopped by an APC, from before it is acquired until it is released.
+fn without_apcs(what: &str) {
     if context::critical() == 0 && machine::current_irql() < Irql::APC_LEVEL {
         bug_check(Rule::CriticalRegion, format_args!("{what} called outside of a critical region"));
     }
+}
+
+fn acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, (exclusive, wait): (bool, BOOLEAN)) -> BOOLEAN {
+    without_apcs(what);
     let resource = find(state, place);
     state.preempt();
     if resource.try_acquire(exclusive) {
@@ -128,6 +133,7 @@ extern "C" fn ExAcquireResourceSharedLite(place: PERESOURCE, wait: BOOLEAN) -> B
 #[unsafe(no_mangle)]
 extern "C" fn ExReleaseResourceLite(place: PERESOURCE) {
     routine!("ExReleaseResourceLite", |state| {
+        without_apcs("ExReleaseResourceLite");
         find(state, place).release();
         state.dispatcher.signal();
         state.preempt();

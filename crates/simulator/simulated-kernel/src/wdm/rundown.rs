@@ -72,11 +72,16 @@ impl Rundown {
     }
 
     fn complete(&self) {
-        if self.state.swap(SHUT, AcqRel) >= ONE {
+        let before = self.state.swap(SHUT, AcqRel);
+        if before >= ONE {
             bug_check(
                 Rule::RundownInUse,
                 format_args!("run-down protection is said to have run down, and somebody is inside"),
             );
+        }
+        if before != SHUT {
+            let words = format_args!("run-down protection is said to have run down, and nobody has waited for that");
+            bug_check(Rule::BadArgument, words);
         }
     }
 }
@@ -146,7 +151,7 @@ extern "C" fn ExFreeCacheAwareRundownProtection(place: *mut CacheAware) {
 
 #[unsafe(no_mangle)]
 extern "C" fn ExSizeOfRundownProtectionCacheAware() -> SIZE_T {
-    routine!("ExSizeOfRundownProtectionCacheAware", DISPATCH_LEVEL, |_| CACHE_AWARE_BYTES as SIZE_T)
+    routine!("ExSizeOfRundownProtectionCacheAware", APC_LEVEL, |_| CACHE_AWARE_BYTES as SIZE_T)
 }
 
 #[unsafe(no_mangle)]
@@ -187,7 +192,7 @@ extern "C" fn ExReleaseRundownProtectionEx(place: *mut EX_RUNDOWN_REF, count: UL
 
 #[unsafe(no_mangle)]
 extern "C" fn ExRundownCompleted(place: *mut EX_RUNDOWN_REF) {
-    routine!("ExRundownCompleted", DISPATCH_LEVEL, |state| plain(state, place).complete());
+    routine!("ExRundownCompleted", APC_LEVEL, |state| plain(state, place).complete());
 }
 
 #[unsafe(no_mangle)]
@@ -226,7 +231,7 @@ extern "C" fn ExReleaseRundownProtectionCacheAwareEx(place: *mut CacheAware, cou
 
 #[unsafe(no_mangle)]
 extern "C" fn ExRundownCompletedCacheAware(place: *mut CacheAware) {
-    routine!("ExRundownCompletedCacheAware", DISPATCH_LEVEL, |state| by_processor(state, place).complete());
+    routine!("ExRundownCompletedCacheAware", APC_LEVEL, |state| by_processor(state, place).complete());
 }
 
 #[unsafe(no_mangle)]

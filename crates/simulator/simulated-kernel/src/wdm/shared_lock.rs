@@ -42,6 +42,8 @@ struct Known {
     number: i32,
     /// Where it was acquired, while it is held.
     site: Site,
+    /// It was acquired to read.
+    shared: bool,
 }
 
 /// What the word of a held lock has besides its number, as Windows marks a writer.
@@ -87,7 +89,7 @@ fn find(state: &State, word: PEX_SPIN_LOCK) -> (Arc<RawSpinLock>, LockName) {
     }
     if own.is_none() {
         locks.last = locks.last.wrapping_add(1) & i32::MAX;
-        let known = Known { lock: Arc::default(), number: locks.last, site: Site::default() };
+        let known = Known { lock: Arc::default(), number: locks.last, site: Site::default(), shared: false };
         locks.by_address.insert(address, known);
     }
     let found = locks.by_address[&address].lock.clone();
@@ -95,19 +97,34 @@ fn find(state: &State, word: PEX_SPIN_LOCK) -> (Arc<RawSpinLock>, LockName) {
 }
 
 /// The lock was acquired by the current thread.
-fn mark(state: &State, word: PEX_SPIN_LOCK) {
+fn mark(state: &State, word: PEX_SPIN_LOCK, shared: bool) {
     let mut locks = lock(&state.wdm.shared_locks);
     if let Some(known) = locks.by_address.get_mut(&word.addr()) {
-        known.site = Site::here();
+        (known.site, known.shared) = (Site::here(), shared);
         write(word, HELD | known.number);
     }
 }
 
 /// The lock is about to be released. One that the current thread does not hold is found out by the release.
-fn unmark(word: PEX_SPIN_LOCK, lock: &RawSpinLock) {
-    if lock.is_held_here() {
-        write(word, 0);
+fn unmark(state: &State, word: PEX_SPIN_LOCK, held: &RawSpinLock, shared: bool) {
+    if !held.is_held_here() {
+        return;
     }
+    let locks = lock(&state.wdm.shared_locks);
+    let known = locks.by_address.get(&word.addr()).map(|known| (known.shared, known.site.clone()));
+    drop(locks);
+    if let Some((was_shared, site)) = known.filter(|&(was_shared, _)| was_shared != shared) {
+        let as_what = |shared| if shared { "to read" } else { "to write" };
+        bug_check(
+            Rule::LockPrimitive,
+            format_args!(
+                "a lock is released as acquired {}, and was acquired {}{site}",
+                as_what(shared),
+                as_what(was_shared)
+            ),
+        );
+    }
+    write(word, 0);
 }
 
 /// The memory of so many bytes is free: locks in it are gone.
@@ -130,72 +147,72 @@ pub fn forget(state: &State, range: &Range<usize>) {
     }
 }
 
-fn acquire(state: &State, word: PEX_SPIN_LOCK) -> KIRQL {
+fn acquire(state: &State, word: PEX_SPIN_LOCK, shared: bool) -> KIRQL {
     let (lock, name) = find(state, word);
     let before = hold(state, &lock, name).0;
-    mark(state, word);
+    mark(state, word, shared);
     before
 }
 
-fn acquire_at_dispatch(state: &State, name: &str, word: PEX_SPIN_LOCK) {
+fn acquire_at_dispatch(state: &State, name: &str, word: PEX_SPIN_LOCK, shared: bool) {
     at_dispatch(name);
     let (lock, name) = find(state, word);
     lock.acquire_at_dispatch(name);
-    mark(state, word);
+    mark(state, word, shared);
 }
 
-fn release(state: &State, word: PEX_SPIN_LOCK, before: KIRQL) {
+fn release(state: &State, word: PEX_SPIN_LOCK, before: KIRQL, shared: bool) {
     let lock = find(state, word).0;
-    unmark(word, &lock);
+    unmark(state, word, &lock, shared);
     let_go(state, &lock, Irql(before));
 }
 
-fn release_from_dispatch(state: &State, word: PEX_SPIN_LOCK) {
+fn release_from_dispatch(state: &State, word: PEX_SPIN_LOCK, shared: bool) {
     let lock = find(state, word).0;
-    unmark(word, &lock);
+    unmark(state, word, &lock, shared);
     lock.release_from_dispatch();
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExAcquireSpinLockExclusive(word: PEX_SPIN_LOCK) -> KIRQL {
-    routine!("ExAcquireSpinLockExclusive", |state| acquire(state, word))
+    routine!("ExAcquireSpinLockExclusive", |state| acquire(state, word, false))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExAcquireSpinLockShared(word: PEX_SPIN_LOCK) -> KIRQL {
-    routine!("ExAcquireSpinLockShared", |state| acquire(state, word))
+    routine!("ExAcquireSpinLockShared", |state| acquire(state, word, true))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExReleaseSpinLockExclusive(word: PEX_SPIN_LOCK, before: KIRQL) {
-    routine!("ExReleaseSpinLockExclusive", |state| release(state, word, before));
+    routine!("ExReleaseSpinLockExclusive", |state| release(state, word, before, false));
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExReleaseSpinLockShared(word: PEX_SPIN_LOCK, before: KIRQL) {
-    routine!("ExReleaseSpinLockShared", |state| release(state, word, before));
+    routine!("ExReleaseSpinLockShared", |state| release(state, word, before, true));
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExAcquireSpinLockExclusiveAtDpcLevel(word: PEX_SPIN_LOCK) {
     routine!("ExAcquireSpinLockExclusiveAtDpcLevel", |state| {
-        acquire_at_dispatch(state, "ExAcquireSpinLockExclusiveAtDpcLevel", word);
+        acquire_at_dispatch(state, "ExAcquireSpinLockExclusiveAtDpcLevel", word, false);
     });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExAcquireSpinLockSharedAtDpcLevel(word: PEX_SPIN_LOCK) {
     routine!("ExAcquireSpinLockSharedAtDpcLevel", |state| {
-        acquire_at_dispatch(state, "ExAcquireSpinLockSharedAtDpcLevel", word);
+        acquire_at_dispatch(state, "ExAcquireSpinLockSharedAtDpcLevel", word, true);
     });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExReleaseSpinLockExclusiveFromDpcLevel(word: PEX_SPIN_LOCK) {
-    routine!("ExReleaseSpinLockExclusiveFromDpcLevel", |state| release_from_dispatch(state, word));
+    routine!("ExReleaseSpinLockExclusiveFromDpcLevel", |state| release_from_dispatch(state, word, false));
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExReleaseSpinLockSharedFromDpcLevel(word: PEX_SPIN_LOCK) {
-    routine!("ExReleaseSpinLockSharedFromDpcLevel", |state| release_from_dispatch(state, word));
+    routine!("ExReleaseSpinLockSharedFromDpcLevel", |state| release_from_dispatch(state, word, true));
 }

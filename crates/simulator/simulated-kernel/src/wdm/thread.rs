@@ -17,7 +17,7 @@ use wdk_bindings::{
     WORK_QUEUE_TYPE,
 };
 
-use super::{dpc::Word, event, routine};
+use super::{dpc::Word, event, io, routine};
 use crate::{
     argument::Argument,
     context::{self, DriverId, SYSTEM_PROCESS},
@@ -196,8 +196,9 @@ fn spawn(state: &Arc<State>, owner: DriverId, of_system: bool, work: impl FnOnce
 
 /// No device keeps the driver there for such a work item: who is unloaded while one runs is found out as with a thread of its own.
 #[unsafe(no_mangle)]
-extern "C" fn ExQueueWorkItem(item: PWORK_QUEUE_ITEM, _queue: WORK_QUEUE_TYPE) {
+extern "C" fn ExQueueWorkItem(item: PWORK_QUEUE_ITEM, queue: WORK_QUEUE_TYPE) {
     routine!("ExQueueWorkItem", |state| {
+        io::check_queue(queue);
         check_live(item);
         // SAFETY: the driver's structure, which is the system's until its routine is called.
         let queued = unsafe { item.read() };
@@ -269,9 +270,13 @@ extern "C" fn PsCreateSystemThread(
         }
         let Some(start) = start else { bug_check(Rule::BadArgument, format_args!("a thread without a routine")) };
         let place = new_handle(state, flags, "a thread");
+        // It is the kernel's all the same, since Windows Vista.
+        lock(&state.wdm.threads).processes.remove(&place);
         let (owner, context) = (context::caller(), Argument::of(context));
         let thread = spawn(state, owner, false, move || {
             let context = context.pointer("a system thread");
+            // Such a thread gets no normal APCs unless it asks for them.
+            context::set_critical(1);
             context::call(owner, "a system thread", || {
                 // SAFETY: the driver's own routine, with its own argument.
                 unsafe { start(context) };

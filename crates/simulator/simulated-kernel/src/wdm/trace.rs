@@ -2,9 +2,10 @@
 
 use std::{ffi::CStr, ffi::c_char, ptr};
 
-use host::machine::Irql;
+use host::machine::{self, Irql};
 use wdk_bindings::{
-    BOOLEAN, GUID, NTSTATUS, PETWENABLECALLBACK, PVOID, REGHANDLE, STATUS_INVALID_HANDLE, STATUS_SUCCESS, UCHAR, ULONG,
+    BOOLEAN, GUID, NTSTATUS, PETWENABLECALLBACK, PVOID, REGHANDLE, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER,
+    STATUS_SUCCESS, UCHAR, ULONG,
 };
 
 use super::routine;
@@ -125,10 +126,15 @@ extern "C" fn EtwWrite(
 fn write(state: &State, handle: REGHANDLE, descriptor: *const u8, count: ULONG, data: *const EventData) -> NTSTATUS {
     /// Bytes of `EVENT_DESCRIPTOR`.
     const DESCRIPTOR: ULONG = 16;
+    /// `MAX_EVENT_DATA_DESCRIPTORS`.
+    const MOST: ULONG = 128;
     if !is_registered(state, handle) {
         return STATUS_INVALID_HANDLE;
     }
     touch(descriptor.expose_provenance(), DESCRIPTOR);
+    if count > MOST {
+        return STATUS_INVALID_PARAMETER;
+    }
     for index in 0..count as usize {
         // SAFETY: the driver says that there are as many parts.
         let part = unsafe { data.add(index) };
@@ -163,7 +169,7 @@ fn touch(address: usize, length: ULONG) {
     }
 }
 
-/// The arguments behind the format are not looked at: the text is the format itself, and shown with the trace of calls only.
+/// The arguments behind the format are not looked at, but for what kind they are: the text is the format itself, and shown with the trace of calls only.
 #[unsafe(no_mangle)]
 extern "C" fn DbgPrint(format: *const c_char) -> ULONG {
     print("DbgPrint", format)
@@ -174,15 +180,40 @@ extern "C" fn DbgPrintEx(_component: ULONG, _level: ULONG, format: *const c_char
     print("DbgPrintEx", format)
 }
 
+/// Returns true if a format has an argument of wide characters.
+fn is_wide(format: &[u8]) -> bool {
+    let mut conversions = format.split(|&byte| byte == b'%').skip(1);
+    while let Some(conversion) = conversions.next() {
+        if conversion.is_empty() {
+            // A percent sign, and what is behind it is text.
+            conversions.next();
+            continue;
+        }
+        let width = conversion.iter().take_while(|byte| b"-+ #0123456789.*".contains(byte)).count();
+        if matches!(&conversion[width..], [b'S' | b'C', ..] | [b'l' | b'w', b's' | b'c', ..] | [b'w', b'Z', ..]) {
+            return true;
+        }
+    }
+    false
+}
+
 fn print(name: &'static str, format: *const c_char) -> ULONG {
     // The reference allows any level at which the format's arguments can be read.
     kernel::routine(
         name,
         || Irql::HIGH_LEVEL,
         |_| {
-            if kernel::trace() && !format.is_null() {
-                // SAFETY: the driver's text ends with a zero.
-                let text = unsafe { CStr::from_ptr(format) };
+            if format.is_null() {
+                return 0;
+            }
+            // SAFETY: the driver's text ends with a zero.
+            let text = unsafe { CStr::from_ptr(format) };
+            let level = machine::current_irql();
+            if level > Irql::PASSIVE_LEVEL && is_wide(text.to_bytes()) {
+                let words = format_args!("{name} of wide characters, whose tables are pageable, at {level}: {text:?}");
+                bug_check(Rule::IrqlTooHigh, words);
+            }
+            if kernel::trace() {
                 eprintln!("{name}: {}", text.to_string_lossy().trim_end());
             }
             0

@@ -92,6 +92,10 @@ extern "C" fn IoAttachDeviceToDeviceStack(source: PDEVICE_OBJECT, target: PDEVIC
         let size = i8::try_from(top.locations() + 1).unwrap_or(i8::MAX);
         // SAFETY: the driver's device, which lives.
         unsafe { (*source.pointer()).StackSize = size };
+        // SAFETY: as above.
+        let alignment = unsafe { (*target.pointer()).AlignmentRequirement };
+        // SAFETY: as above.
+        unsafe { (*source.pointer()).AlignmentRequirement = alignment };
         lock(&state.wdm.io).attached.insert(source.address, top.address);
         top.pointer()
     })

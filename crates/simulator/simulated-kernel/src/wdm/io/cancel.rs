@@ -1,6 +1,8 @@
 //! Cancellation of IRPs: the cancel spin lock, and the routine that a driver has set.
 
-use wdk_bindings::{BOOLEAN, KIRQL, PIRP, PKIRQL};
+use std::cell::Cell;
+
+use wdk_bindings::{BOOLEAN, KIRQL, NTSTATUS, PIRP, PKIRQL, STATUS_CANCELLED};
 
 use host::machine::{Irql, LockName};
 
@@ -15,6 +17,20 @@ use crate::{
 
 /// What the lock of the system is called.
 const NAME: LockName = LockName { class: "the cancel spin lock", instance: 0 };
+
+thread_local! {
+    /// The IRP whose cancel routine runs.
+    static CANCELLING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A cancel routine says of the IRP that it completes that it was cancelled.
+pub fn check_status(irp: PIRP, status: NTSTATUS) {
+    let is_cancelled = CANCELLING.get() == irp.addr();
+    if is_cancelled && status != STATUS_CANCELLED {
+        let words = format_args!("a cancel routine completes its IRP with {status:#x}, and not STATUS_CANCELLED");
+        bug_check(Rule::IrpStatus, words);
+    }
+}
 
 /// The cancel spin lock is held.
 pub struct Held<'state>(&'state State, Irql);
@@ -53,9 +69,11 @@ impl State {
                 routine.flatten()
             };
             if let Some(routine) = routine {
+                let before = CANCELLING.replace(request.address);
                 let device = holder.map_or(std::ptr::null_mut(), |device| device.pointer());
                 // SAFETY: the driver's own routine, with its own device and IRP, and with the lock that it releases.
                 unsafe { routine(device, request.pointer()) };
+                CANCELLING.set(before);
             }
             routine.is_some()
         })

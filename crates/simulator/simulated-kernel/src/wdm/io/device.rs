@@ -252,6 +252,9 @@ extern "C" fn IoCreateDevice(
             bug_check(Rule::BadArgument, format_args!("a device of another driver's object"));
         }
         let name = text::text(name);
+        if !name.is_empty() && !name.starts_with('\\') {
+            bug_check(Rule::BadArgument, format_args!("a device with the name {name}, which is no whole path"));
+        }
         if !name.is_empty()
             && lock(&state.wdm.io).devices.values().any(|device| device.name.eq_ignore_ascii_case(&name))
         {

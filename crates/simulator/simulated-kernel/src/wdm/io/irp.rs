@@ -18,7 +18,7 @@ use wdk_bindings::{
     STATUS_MORE_PROCESSING_REQUIRED, STATUS_PENDING, UCHAR, ULONG, USHORT,
 };
 
-use super::{device::Device, own::Threaded, power::PowerRequest};
+use super::{cancel, device::Device, own::Threaded, power::PowerRequest};
 use crate::{
     context::{self, DriverId, NOBODY},
     kernel::{State, lock},
@@ -617,6 +617,7 @@ pub extern "C" fn IofCompleteRequest(irp: PIRP, _boost: CCHAR) {
         }
         check_cancel_routine(irp, "completed");
         check_holder(&request, context::caller());
+        cancel::check_status(irp, status_of(irp));
         if status_of(irp) == STATUS_PENDING {
             bug_check(Rule::IrpStatus, format_args!("an IRP is completed as pending"));
         }

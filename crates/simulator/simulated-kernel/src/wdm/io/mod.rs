@@ -22,7 +22,7 @@ pub use self::{
     file::{IoFile, IoPending},
     plug::{PlainDevice, add_device_of},
     remove_lock::RemoveLock,
-    work_item::Queued,
+    work_item::{Queued, check_queue},
 };
 use crate::{
     context::DriverId,

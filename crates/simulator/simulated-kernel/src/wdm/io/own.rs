@@ -121,6 +121,10 @@ extern "C" fn IoBuildDeviceIoControlRequest(
         let device = state.device_at(device);
         let method = code & METHOD;
         let (copies, is_direct) = (method == METHOD_BUFFERED, matches!(method, 1 | 2));
+        if (input.is_null() && input_length > 0) || (output.is_null() && output_length > 0) {
+            let words = format_args!("a control code with {input_length} and {output_length} bytes that are not there");
+            bug_check(Rule::BadArgument, words);
+        }
         if state.strikes() {
             return std::ptr::null_mut();
         }

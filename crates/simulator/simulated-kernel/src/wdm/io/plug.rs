@@ -27,7 +27,7 @@ use crate::{
     waiting, wdm,
 };
 
-/// `IRP_MN_QUERY_STOP_DEVICE` and its answer, and what is asked after each start. The facts do not have them.
+/// `IRP_MN_QUERY_STOP_DEVICE` and its answer, and what is asked after the first start. The facts do not have them.
 const QUERY_STOP_DEVICE: u32 = 5;
 const CANCEL_STOP_DEVICE: u32 = 6;
 const QUERY_PNP_DEVICE_STATE: u32 = 0x14;
@@ -86,6 +86,8 @@ impl Driver {
             device.remove_device();
             return Err(status);
         }
+        // Nothing has to come of it, and it is asked once.
+        let _ = device.ask(QUERY_PNP_DEVICE_STATE, "IRP_MN_QUERY_PNP_DEVICE_STATE");
         Ok(device)
     }
 }
@@ -137,10 +139,7 @@ impl PlainDevice {
     }
 
     fn start(&self) -> Result<(), NTSTATUS> {
-        self.ask(IRP_MN_START_DEVICE, "IRP_MN_START_DEVICE")?;
-        // Nothing has to come of it.
-        let _ = self.ask(QUERY_PNP_DEVICE_STATE, "IRP_MN_QUERY_PNP_DEVICE_STATE");
-        Ok(())
+        self.ask(IRP_MN_START_DEVICE, "IRP_MN_START_DEVICE")
     }
 
     /// The driver must have let go of the device.

@@ -1,11 +1,12 @@
 //! Power of drivers of plain WDM: the system's states, which the driver is told of, and the device's, which it asks for.
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
+use host::machine::{self, Irql};
 use wdk_bindings::{
-    _POWER_STATE_TYPE, _SYSTEM_POWER_STATE, IRP_MJ_POWER, IRP_MN_QUERY_POWER, IRP_MN_SET_POWER, NTSTATUS,
-    PDEVICE_OBJECT, PIO_STATUS_BLOCK, PIRP, POWER_STATE, POWER_STATE_TYPE, PVOID, STATUS_INSUFFICIENT_RESOURCES,
-    STATUS_INVALID_PARAMETER_2, STATUS_PENDING, UCHAR, ULONG,
+    _DEVICE_POWER_STATE, _POWER_STATE_TYPE, _SYSTEM_POWER_STATE, IRP_MJ_POWER, IRP_MN_QUERY_POWER, IRP_MN_SET_POWER,
+    NTSTATUS, PDEVICE_OBJECT, PIO_STATUS_BLOCK, PIRP, POWER_STATE, POWER_STATE_TYPE, PVOID,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER_2, STATUS_PENDING, UCHAR, ULONG,
 };
 
 use super::{
@@ -21,14 +22,15 @@ use crate::{
     wdm::{self, routine},
 };
 
+/// `IRP_MN_WAIT_WAKE`, which the facts do not have.
+const WAIT_WAKE: UCHAR = 0;
+
 /// `REQUEST_POWER_COMPLETE`.
 type RequestPowerComplete = unsafe extern "C" fn(PDEVICE_OBJECT, UCHAR, POWER_STATE, PVOID, PIO_STATUS_BLOCK);
 
-/// What a driver has said of its device: the states by their type.
+/// The state in which a driver has said that its device is.
 #[derive(Clone, Copy, Default)]
-pub struct Told {
-    states: [i32; 2],
-}
+pub struct Told(i32);
 
 /// A driver that wants its device in a power state, and whom it tells of that.
 pub struct PowerRequest {
@@ -74,24 +76,39 @@ fn write(request: &Request, kind: POWER_STATE_TYPE, state: i32) {
 ///
 /// What a driver says when it is asked.
 pub fn set_system_state(state: &Arc<State>, top: &Arc<Device>, works: bool) -> Result<(), NTSTATUS> {
-    let system =
-        if works { _SYSTEM_POWER_STATE::PowerSystemWorking } else { _SYSTEM_POWER_STATE::PowerSystemSleeping3 };
-    let send = |minor, what| {
+    const WORKS: i32 = _SYSTEM_POWER_STATE::PowerSystemWorking;
+    let wanted = if works { WORKS } else { _SYSTEM_POWER_STATE::PowerSystemSleeping3 };
+    let send = |minor, system, what| {
         let request = PlainDevice::request(state, top, (IRP_MJ_POWER, minor), Maker::System);
         write(&request, _POWER_STATE_TYPE::SystemPowerState, system);
         PlainDevice::send(state, top, &request, what)
     };
     if !works {
-        let answer = send(IRP_MN_QUERY_POWER, "IRP_MN_QUERY_POWER");
+        let answer = send(IRP_MN_QUERY_POWER, wanted, "IRP_MN_QUERY_POWER");
         if answer < 0 {
+            // Those that have agreed hear that the system works on.
+            set(send(IRP_MN_SET_POWER, WORKS, "IRP_MN_SET_POWER"));
             return Err(answer);
         }
     }
-    let status = send(IRP_MN_SET_POWER, "IRP_MN_SET_POWER");
+    set(send(IRP_MN_SET_POWER, wanted, "IRP_MN_SET_POWER"));
+    Ok(())
+}
+
+/// Nobody may refuse such a change.
+fn set(status: NTSTATUS) {
     if status < 0 {
         bug_check(Rule::IrpStatus, format_args!("IRP_MN_SET_POWER was refused with {status:#x}"));
     }
-    Ok(())
+}
+
+/// The states of devices, from the one that works.
+const DEVICE_STATES: RangeInclusive<i32> = _DEVICE_POWER_STATE::PowerDeviceD0..=_DEVICE_POWER_STATE::PowerDeviceD3;
+
+fn check_device_state(state: i32) {
+    if !DEVICE_STATES.contains(&state) {
+        bug_check(Rule::BadArgument, format_args!("there is no state {state} of a device's power"));
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -113,15 +130,21 @@ extern "C" fn PoStartNextPowerIrp(irp: PIRP) {
 extern "C" fn PoSetPowerState(device: PDEVICE_OBJECT, kind: POWER_STATE_TYPE, state: POWER_STATE) -> POWER_STATE {
     routine!("PoSetPowerState", DISPATCH_LEVEL, |kernel| {
         let device = kernel.device_at(device);
-        let Some(index) = usize::try_from(kind).ok().filter(|&index| index < 2) else {
-            bug_check(Rule::BadArgument, format_args!("there is no type {kind} of power states"));
-        };
+        if kind != _POWER_STATE_TYPE::DevicePowerState {
+            let words = format_args!("a driver says of the type {kind} of power states, and not of its device's");
+            bug_check(Rule::BadArgument, words);
+        }
         // SAFETY: both arms are numbers.
         let new = unsafe { state.DeviceState };
+        check_device_state(new);
+        let level = machine::current_irql();
+        if level > Irql::APC_LEVEL && new != _DEVICE_POWER_STATE::PowerDeviceD0 {
+            bug_check(Rule::IrqlTooHigh, format_args!("PoSetPowerState of a device that sleeps, at {level}"));
+        }
         let mut io = lock(&kernel.wdm.io);
-        // Every device begins with the state 1: the system works, and so does the device.
-        let told = io.power.entry(device.address).or_insert(Told { states: [1; 2] });
-        of(std::mem::replace(&mut told.states[index], new))
+        // Every device begins with the state that works.
+        let told = io.power.entry(device.address).or_insert(Told(_DEVICE_POWER_STATE::PowerDeviceD0));
+        of(std::mem::replace(&mut told.0, new))
     })
 }
 
@@ -136,15 +159,22 @@ extern "C" fn PoRequestPowerIrp(
 ) -> NTSTATUS {
     routine!("PoRequestPowerIrp", DISPATCH_LEVEL, |kernel| {
         let target = kernel.device_at(device);
+        if minor == WAIT_WAKE {
+            bug_check(Rule::NotSimulated, format_args!("IRP_MN_WAIT_WAKE"));
+        }
         if ![IRP_MN_SET_POWER, IRP_MN_QUERY_POWER].contains(&ULONG::from(minor)) {
             return STATUS_INVALID_PARAMETER_2;
+        }
+        // SAFETY: both arms are numbers.
+        let wanted = unsafe { state.DeviceState };
+        check_device_state(wanted);
+        if !place.is_null() {
+            bug_check(Rule::BadArgument, format_args!("a driver wants a power IRP that is not its own"));
         }
         if kernel.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         let top = kernel.top_of(&target);
-        // SAFETY: both arms are numbers.
-        let wanted = unsafe { state.DeviceState };
         let owner = context::caller();
         let power = PowerRequest {
             owner,
@@ -157,14 +187,13 @@ extern "C" fn PoRequestPowerIrp(
         let maker = Maker::Power(power);
         let request = PlainDevice::request(kernel, &top, (IRP_MJ_POWER, minor.into()), maker);
         write(&request, _POWER_STATE_TYPE::DevicePowerState, wanted);
-        // SAFETY: null, or the driver's place, which lives until the call returns.
-        if let Some(place) = unsafe { place.as_mut() } {
-            *place = request.pointer();
-        }
         let state = kernel.clone();
         // The driver may be at `DISPATCH_LEVEL`, where a device that can be paged may not be asked.
         wdm::spawn_for_work_item(kernel, owner, move || {
-            PlainDevice::send(&state, &top, &request, "a power request of a driver");
+            let status = PlainDevice::send(&state, &top, &request, "a power request of a driver");
+            if ULONG::from(minor) == IRP_MN_SET_POWER && wanted > _DEVICE_POWER_STATE::PowerDeviceD0 {
+                set(status);
+            }
         });
         STATUS_PENDING
     })

@@ -32,6 +32,11 @@ impl RemoveLock {
         !lock(&self.holders).is_empty()
     }
 
+    /// Returns true if its device was removed: it does not come back.
+    pub fn is_removed(&self) -> bool {
+        self.removed.load(Acquire)
+    }
+
     fn release(&self, tag: PVOID) {
         let mut holders = lock(&self.holders);
         let Some(place) = holders.iter().position(|&one| one == tag.addr()) else {

@@ -73,6 +73,18 @@ extern "C" fn IoAllocateWorkItem(device: PDEVICE_OBJECT) -> PIO_WORKITEM {
     })
 }
 
+/// `CriticalWorkQueue` and `DelayedWorkQueue` are the drivers', others are the system's or none.
+pub fn check_queue(queue: WORK_QUEUE_TYPE) {
+    if queue == HYPER_CRITICAL || (MAXIMUM..CUSTOM).contains(&queue) {
+        bug_check(Rule::BadArgument, format_args!("a work item for the queue {queue}, which is not for drivers"));
+    }
+}
+
+/// `HyperCriticalWorkQueue`, `MaximumWorkQueue`, `CustomPriorityWorkQueue`.
+const HYPER_CRITICAL: WORK_QUEUE_TYPE = 2;
+const MAXIMUM: WORK_QUEUE_TYPE = 7;
+const CUSTOM: WORK_QUEUE_TYPE = 32;
+
 /// Queues a work item, whose routine `call` calls with the device and the argument.
 fn queue<R: Send + 'static>(
     state: &Arc<State>,
@@ -94,10 +106,16 @@ fn queue<R: Send + 'static>(
 extern "C" fn IoQueueWorkItem(
     item: PIO_WORKITEM,
     routine: PIO_WORKITEM_ROUTINE,
-    _queue: WORK_QUEUE_TYPE,
+    kind: WORK_QUEUE_TYPE,
     argument: PVOID,
 ) {
     routine!("IoQueueWorkItem", |state| {
+        check_queue(kind);
+        let device = find(state, item).device;
+        if !lock(&state.wdm.io).devices.contains_key(&device) {
+            let words = format_args!("IoQueueWorkItem, which passes a device, of a work item that has none");
+            bug_check(Rule::BadArgument, words);
+        }
         queue(state, item, routine, argument, |routine, device, argument| {
             // SAFETY: the driver's own routine, device and argument, at `PASSIVE_LEVEL`.
             unsafe { routine(device, argument) };
@@ -109,10 +127,11 @@ extern "C" fn IoQueueWorkItem(
 extern "C" fn IoQueueWorkItemEx(
     item: PIO_WORKITEM,
     routine: PIO_WORKITEM_ROUTINE_EX,
-    _queue: WORK_QUEUE_TYPE,
+    kind: WORK_QUEUE_TYPE,
     argument: PVOID,
 ) {
     routine!("IoQueueWorkItemEx", |state| {
+        check_queue(kind);
         let place = item.addr();
         queue(state, item, routine, argument, move |routine, device, argument| {
             // SAFETY: the driver's own routine, device, argument and work item, at `PASSIVE_LEVEL`.
