@@ -21,7 +21,7 @@ use crate::{Load, NOT_FOUND, status};
 /// item.
 const ADDRESSES_ARE_SEEN: u64 = 5_000;
 
-/// The work item of a driver that has met a busy machine has longer.
+/// The work item of a driver that has met a busy machine has longer. One that has not returned by then is a failure to start.
 const ADDRESSES_ARE_READ: u64 = 10_000_000;
 
 enum Started {
@@ -78,7 +78,10 @@ impl<L> Running<L> {
             self.kernel.network().add_address(nic.if_index(), *address, *prefix);
         }
         self.kernel.sleep(ADDRESSES_ARE_SEEN);
-        self.kernel.wait_for_work_items(ADDRESSES_ARE_READ);
+        if !self.kernel.wait_for_work_items(ADDRESSES_ARE_READ) {
+            nic.remove();
+            return Err(NtStatus::IO_TIMEOUT);
+        }
         Ok(nic)
     }
 }

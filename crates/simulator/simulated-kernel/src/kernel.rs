@@ -312,6 +312,7 @@ impl Kernel {
     }
 
     /// Waits until all work items of all drivers have returned, but not longer than so many microseconds. Whether they have.
+    #[must_use]
     pub fn wait_for_work_items(&self, longest: u64) -> bool {
         let end = self.now().saturating_add(longest);
         let have_returned = || self.state.has_no_work_items();
