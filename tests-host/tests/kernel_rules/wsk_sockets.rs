@@ -58,10 +58,12 @@ macro_rules! call {
     }};
 }
 
-/// The offset of the completion routine of the only stack location of an IRP.
+/// Has a routine called when an IRP of the driver's own is complete (`IoSetCompletionRoutine`).
 fn set_completion(irp: PIRP, routine: wdk_sys::PIO_COMPLETION_ROUTINE, context: PVOID, when: u32) {
     // SAFETY: the driver's IRP, of which nobody else has anything.
-    let overlay = unsafe { &mut (*irp).Tail.Overlay };
+    let irp = unsafe { &*irp };
+    // SAFETY: the arm that the I/O manager uses.
+    let overlay = unsafe { &irp.Tail.Overlay };
     // SAFETY: the arm that the I/O manager uses.
     let next = unsafe { overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation }.wrapping_sub(1);
     // SAFETY: the location of the next driver.
@@ -452,7 +454,9 @@ fn release_list(socket: Socket, list: *mut WSK_DATAGRAM_INDICATION) -> NtStatus 
 
 fn forget() {
     *SEEN.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
-    [&CALLS, &LONGEST, &ENDS].iter().for_each(|count| count.store(0, SeqCst));
+    for count in [&CALLS, &LONGEST, &ENDS] {
+        count.store(0, SeqCst);
+    }
     KEPT.store(ptr::null_mut(), SeqCst);
 }
 
@@ -728,9 +732,9 @@ fn a_fixed_address_is_where_datagrams_go_and_whose_come() {
             for code in [SIO_WSK_SET_SENDTO_ADDRESS, SIO_WSK_SET_REMOTE_ADDRESS] {
                 assert_eq!(one.fix(code, Some(B)), NtStatus::SUCCESS);
                 assert_eq!(one.send(b"there", None), (NtStatus::SUCCESS, 5));
-                [two, third]
-                    .into_iter()
-                    .for_each(|socket| assert_eq!(socket.send(b"here", Some(A)), (NtStatus::SUCCESS, 4)));
+                for socket in [two, third] {
+                    assert_eq!(socket.send(b"here", Some(A)), (NtStatus::SUCCESS, 4));
+                }
                 sleep(1);
                 let ports: Vec<u16> = seen().iter().map(|(_, source)| source.port()).collect();
                 assert_eq!(ports, if code == SIO_WSK_SET_REMOTE_ADDRESS { vec![4789] } else { vec![4789, 99] });
@@ -1248,7 +1252,9 @@ breaks! {
         indicated(client, |list| { KEPT.store(list, SeqCst); NtStatus::SUCCESS });
         // SAFETY: as wrong as the test wants it.
         unsafe { (*KEPT.load(SeqCst)).Next = ptr::null_mut() };
-        [&SOCKET, &OTHER].into_iter().for_each(|socket| Socket(socket.load(SeqCst)).close());
+        for socket in [&SOCKET, &OTHER] {
+            Socket(socket.load(SeqCst)).close();
+        }
         client.end();
     };
     a_socket_above_dispatch_level breaks IrqlTooHigh by |client| {
