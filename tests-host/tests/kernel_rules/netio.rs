@@ -12,10 +12,10 @@ use std::{
 };
 
 use ndis::{
-    AF_UNSPEC, CancelMibChangeNotify2, ConvertInterfaceAliasToLuid, ConvertInterfaceLuidToAlias,
-    ConvertInterfaceLuidToIndex, FreeMibTable, GetBestRoute2, GetIfEntry2, GetIfTable2, GetUnicastIpAddressTable,
-    MIB_IF_ROW2, MIB_IPFORWARD_ROW2, MIB_NOTIFICATION_TYPE, MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE,
-    NET_LUID, NL_DAD_STATE, NotifyUnicastIpAddressChange,
+    AF_UNSPEC, CancelMibChangeNotify2, ConvertInterfaceAliasToLuid, ConvertInterfaceIndexToLuid,
+    ConvertInterfaceLuidToAlias, ConvertInterfaceLuidToIndex, FreeMibTable, GetBestRoute2, GetIfEntry2, GetIfTable2,
+    GetUnicastIpAddressTable, MIB_IF_ROW2, MIB_IPFORWARD_ROW2, MIB_NOTIFICATION_TYPE, MIB_UNICASTIPADDRESS_ROW,
+    MIB_UNICASTIPADDRESS_TABLE, NET_LUID, NL_DAD_STATE, NotifyUnicastIpAddressChange,
 };
 use ndkpi::{AF_INET, NtStatus, SOCKADDR_INET};
 use simulated_kernel::{Driver, Kernel, Network, NewInterface, Rule, caught, irql, object_attributes};
@@ -72,6 +72,22 @@ fn alias_of(luid: NET_LUID) -> Result<String, NtStatus> {
     let status = unsafe { ConvertInterfaceLuidToAlias(&raw const luid, units.as_mut_ptr(), units.len()) };
     let length = units.iter().position(|unit| *unit == 0).unwrap_or(0);
     status.ok().map(|()| String::from_utf16_lossy(&units[..length]))
+}
+
+#[test]
+fn what_is_not_there_has_no_identifier_and_no_index() {
+    with_network(|_, driver, _| {
+        driver.run(|| {
+            let mut luid = NET_LUID { Value: 7 };
+            // SAFETY: the place lives until the call returns.
+            let status = unsafe { ConvertInterfaceIndexToLuid(9_999, &raw mut luid) };
+            assert_eq!((status.is_success(), luid), (false, NET_LUID::default()));
+            let (unknown, mut index) = (NET_LUID { Value: 7 }, 7);
+            // SAFETY: the places live until the call returns.
+            let status = unsafe { ConvertInterfaceLuidToIndex(&raw const unknown, &raw mut index) };
+            assert_eq!((status.is_success(), index), (false, 0));
+        });
+    });
 }
 
 #[test]

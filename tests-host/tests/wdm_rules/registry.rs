@@ -108,6 +108,16 @@ fn a_driver_writes_a_value_by_its_path() {
         assert_eq!(gone, [STATUS_SUCCESS, STATUS_OBJECT_NAME_NOT_FOUND]);
         assert_eq!(query(key, "Depth", 64).0, STATUS_OBJECT_NAME_NOT_FOUND);
         assert_eq!(call!(ZwClose(key)), STATUS_SUCCESS);
+        let (below, deeper) = (wide(r"plain\Parameters\New"), wide(r"plain\Parameters\No\Key"));
+        let mut write = |path: &[u16]| {
+            let data = (&raw mut number).cast();
+            call!(RtlWriteRegistryValue(RTL_REGISTRY_SERVICES, path.as_ptr(), name, NUMBER, data, 4))
+        };
+        assert_eq!(write(&below), STATUS_SUCCESS, "a key is made");
+        assert_eq!(write(&deeper), STATUS_OBJECT_NAME_NOT_FOUND, "and one only");
+        let key = open_key(r"plain\Parameters\New").expect("the key that was made");
+        assert_eq!(query(key, "Depth", 64).2[12..], [9, 0, 0, 0]);
+        assert_eq!(call!(ZwClose(key)), STATUS_SUCCESS);
         let mut other = wide("other");
         let found = call!(RtlCheckRegistryKey(RTL_REGISTRY_SERVICES, other.as_mut_ptr()));
         assert_eq!(found, STATUS_OBJECT_NAME_NOT_FOUND);

@@ -6,6 +6,9 @@ use ndkpi::NtStatus;
 use super::helper;
 use crate::{kernel::lock, report::bug_check, rule::Rule};
 
+/// The index of no interface.
+const NET_IFINDEX_UNSPECIFIED: NET_IFINDEX = 0;
+
 /// Ends the test if a driver passes a null pointer.
 fn present<T>(pointer: *const T, routine: &str) {
     if pointer.is_null() {
@@ -18,6 +21,9 @@ extern "system" fn ConvertInterfaceAliasToLuid(alias: *const u16, luid: *mut NET
     helper!("ConvertInterfaceAliasToLuid", |state| {
         present(alias, "ConvertInterfaceAliasToLuid");
         present(luid, "ConvertInterfaceAliasToLuid");
+        // What is not found is said so there too.
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { luid.write(NET_LUID::default()) };
         let mut units = Vec::new();
         loop {
             // SAFETY: the driver's string has units up to its zero.
@@ -43,6 +49,8 @@ extern "system" fn ConvertInterfaceAliasToLuid(alias: *const u16, luid: *mut NET
 extern "system" fn ConvertInterfaceIndexToLuid(index: NET_IFINDEX, luid: *mut NET_LUID) -> NtStatus {
     helper!("ConvertInterfaceIndexToLuid", |state| {
         present(luid, "ConvertInterfaceIndexToLuid");
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { luid.write(NET_LUID::default()) };
         let net = lock(&state.net);
         let Some(found) = net.interfaces.get(&index) else { return NtStatus::INVALID_PARAMETER };
         // SAFETY: the driver's place, which lives until the call returns.
@@ -59,9 +67,12 @@ extern "system" fn ConvertInterfaceLuidToIndex(luid: *const NET_LUID, index: *mu
         // SAFETY: the driver's identifier, which lives until the call returns.
         let luid = unsafe { luid.read() };
         let net = lock(&state.net);
-        let Some((found, _)) = net.find(0, luid) else { return NtStatus::INVALID_PARAMETER };
+        let found = net.find(0, luid).map(|(found, _)| found);
         // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { index.write(found) };
+        unsafe { index.write(found.unwrap_or(NET_IFINDEX_UNSPECIFIED)) };
+        if found.is_none() {
+            return NtStatus::INVALID_PARAMETER;
+        }
         NtStatus::SUCCESS
     })
 }

@@ -95,7 +95,7 @@ impl State {
     }
 
     /// Creates a key below one that exists. Whether it is new; `None` if there is nothing that it could be below.
-    fn create_key(&self, path: &str) -> Option<bool> {
+    pub(super) fn create_key(&self, path: &str) -> Option<bool> {
         if self.key(path).is_some() {
             return Some(false);
         }

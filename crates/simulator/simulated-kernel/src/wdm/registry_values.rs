@@ -23,16 +23,19 @@ const TAG: u32 = u32::from_ne_bytes(*b"Rqrv");
 
 /// The key that a path leads to. `None` if there is none.
 fn find(state: &State, relative: ULONG, path: PCWSTR) -> Option<String> {
-    let path = if relative & RTL_REGISTRY_HANDLE != 0 {
-        path_of_handle(state, path.cast_mut().cast())
-    } else {
-        match relative & !RTL_REGISTRY_OPTIONAL {
-            RTL_REGISTRY_ABSOLUTE => text::wide(path),
-            RTL_REGISTRY_SERVICES => format!("{SERVICES}{}", text::wide(path)),
-            _ => return None,
-        }
-    };
-    state.key(&path).map(|_| path)
+    path_of(state, relative, path).filter(|path| state.key(path).is_some())
+}
+
+/// Where a path leads, whether there is a key or not.
+fn path_of(state: &State, relative: ULONG, path: PCWSTR) -> Option<String> {
+    if relative & RTL_REGISTRY_HANDLE != 0 {
+        return Some(path_of_handle(state, path.cast_mut().cast()));
+    }
+    match relative & !RTL_REGISTRY_OPTIONAL {
+        RTL_REGISTRY_ABSOLUTE => Some(text::wide(path)),
+        RTL_REGISTRY_SERVICES => Some(format!("{SERVICES}{}", text::wide(path))),
+        _ => None,
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -52,7 +55,9 @@ extern "C" fn RtlWriteRegistryValue(
     length: ULONG,
 ) -> NTSTATUS {
     routine!("RtlWriteRegistryValue", |state| {
-        let Some(path) = find(state, relative, path) else { return STATUS_OBJECT_NAME_NOT_FOUND };
+        // A key that is not there is made, if the one above it is.
+        let path = path_of(state, relative, path).filter(|path| state.create_key(path).is_some());
+        let Some(path) = path else { return STATUS_OBJECT_NAME_NOT_FOUND };
         set_value(state, &path, &text::wide(name), (kind, &bytes_of(data, length)))
     })
 }
@@ -208,8 +213,10 @@ fn call(row: &RTL_QUERY_REGISTRY_TABLE, name: &str, (kind, bytes): (ULONG, &[u8]
     let Some(routine) = row.QueryRoutine else { return STATUS_INVALID_PARAMETER };
     let (mut name, mut bytes): (Vec<u16>, Vec<u8>) = (name.encode_utf16().chain([0]).collect(), bytes.to_vec());
     let length = ULONG::try_from(bytes.len()).unwrap_or(0);
-    context::call(context::caller(), "a query routine for the registry", || {
+    let status = context::call(context::caller(), "a query routine for the registry", || {
         // SAFETY: the driver's own routine and contexts, and places that live until the call returns.
         unsafe { routine(name.as_mut_ptr(), kind, bytes.as_mut_ptr().cast(), length, argument, row.EntryContext) }
-    })
+    });
+    // A routine that has no room for a value does not end the query.
+    if status == STATUS_BUFFER_TOO_SMALL { STATUS_SUCCESS } else { status }
 }
