@@ -60,7 +60,7 @@ fn the_suite_holds_on_threads_behind_the_layer() {
         .filter(|case| ["close", "stress", "close-inside", "object", "disconnect"].contains(&case.theme()))
         .filter_map(|case| {
             let outcome = harness.run(case, how).outcome;
-            outcome.is_failure().then(|| format!("{}: {outcome}", case.name))
+            outcome.is_bad().then(|| format!("{}: {outcome}", case.name))
         })
         .collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
@@ -162,7 +162,7 @@ fn hear(completion: CompletionMode) -> Vec<Arc<Heard>> {
     let how = Run { version: NDK_VERSION::new(2, 0), seed: 9, hostile: true };
     for case in cases::all() {
         let outcome = harness.run(case, how).outcome;
-        assert!(!outcome.is_failure(), "{}: {outcome}", case.name);
+        assert!(!outcome.is_bad(), "{}: {outcome}", case.name);
     }
     let all = all.lock().expect("no panic");
     all.clone()
@@ -217,6 +217,6 @@ fn what_hooks_refuse_does_not_reach_the_provider_and_leaves_nothing() {
     for function in [Function::CreateCq, Function::CreateQp, Function::RegisterMr, Function::Listen] {
         let outcome = run_refused(function, "transfer.bytes-arrive");
         let text = outcome.to_string();
-        assert!(outcome.is_failure() && text.contains("STATUS_INSUFFICIENT_RESOURCES"), "{function:?}: {text}");
+        assert!(outcome.is_bad() && text.contains("STATUS_INSUFFICIENT_RESOURCES"), "{function:?}: {text}");
     }
 }

@@ -238,7 +238,7 @@ fn execute(
             };
             let Some(Finished { outcome, took }) = finished else { break 'rounds };
             if args.record.is_wanted() && kept.as_ref().is_none_or(|(failed, ..)| !failed) {
-                kept = ground.recording().map(|file| (outcome.is_failure(), case.name, file)).or(kept);
+                kept = ground.recording().map(|file| (outcome.is_bad(), case.name, file)).or(kept);
             }
             let entry = Entry { case, seed, outcome, took };
             progress.ended(&entry)?;

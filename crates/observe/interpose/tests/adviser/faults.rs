@@ -46,7 +46,7 @@ fn each_call_that_may_fail_fails_once_and_nothing_is_left() {
     let mut refused = BTreeSet::new();
     for name in ["transfer.bytes-arrive", "window.bind-use-invalidate", "fast.register-use-invalidate"] {
         let (whole, outcome) = run(name, &nth(0));
-        assert!(!outcome.is_failure(), "{name}: {outcome}");
+        assert!(!outcome.is_bad(), "{name}: {outcome}");
         assert_eq!(whole.made(), 0);
         for number in 1..=u32::try_from(whole.calls()).expect("few") {
             let (tally, outcome) = run(name, &nth(number));
@@ -55,7 +55,7 @@ fn each_call_that_may_fail_fails_once_and_nothing_is_left() {
             let function = tally.last().expect("one was refused");
             refused.insert(function);
             let (status, section) = legitimate(function).expect("it may fail");
-            assert!(outcome.is_failure(), "{name}, call {number}: {function:?} was refused with {status} ({section})");
+            assert!(outcome.is_bad(), "{name}, call {number}: {function:?} was refused with {status} ({section})");
         }
     }
     for function in [Function::CreateCq, Function::CreateQp, Function::RegisterMr, Function::Connect, Function::Send] {
@@ -69,12 +69,12 @@ fn each_request_that_may_fail_later_does_once_and_nothing_is_left() {
     let fail = |number| one(1, Rule { delay: Delay::Uniform(0, 500), ..Rule::new(Kind::Fail, Which::Nth(number)) });
     let name = "transfer.bytes-arrive";
     let (whole, outcome) = run(name, &fail(0));
-    assert!(!outcome.is_failure(), "{outcome}");
+    assert!(!outcome.is_bad(), "{outcome}");
     for number in 1..=u32::try_from(whole.calls()).expect("few") {
         let (tally, outcome) = run(name, &fail(number));
         assert_eq!(tally.made(), 1, "call {number}");
         failed.insert(tally.last().expect("one has failed"));
-        assert!(outcome.is_failure(), "call {number}: {:?} has failed", tally.last());
+        assert!(outcome.is_bad(), "call {number}: {:?} has failed", tally.last());
     }
     for function in [Function::Connect, Function::Accept, Function::CompleteConnect, Function::CreateQp] {
         assert!(failed.contains(&function), "{function:?} never failed: {failed:?}");
@@ -112,7 +112,7 @@ fn the_suite_holds_on_a_provider_that_is_late_in_everything() {
     for case in cases::all() {
         let (tally, outcome) = run(case.name, &late());
         made += tally.made();
-        if outcome.is_failure() {
+        if outcome.is_bad() {
             failed.push(format!("{}: {outcome}", case.name));
         }
     }
