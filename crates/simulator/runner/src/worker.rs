@@ -29,6 +29,8 @@ const MARK: &str = "run: ";
 const BROKEN: &str = "rule broken: ";
 /// What a bug check says if something was made to fail before.
 const INJECTED: &str = "; after an injected failure";
+/// What a finding is called if the worker ended without naming a rule.
+const CRASH: &str = "crash";
 /// Bytes of a worker's standard error that are kept, the last ones.
 const KEPT: usize = 64 << 10;
 
@@ -152,10 +154,13 @@ pub fn supervise(
                 return Ok(());
             }
             while !batch.is_empty() {
-                one_worker(job, &mut batch, workers, command(), &mut |outcome| {
+                let mut ended = |outcome| {
                     done(&outcome);
                     outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
-                })?;
+                };
+                if let Some(Crash { run, outcome }) = one_worker(job, &mut batch, workers, command(), &mut ended)? {
+                    ended(once_more(job, run, outcome, workers, command())?);
+                }
             }
         }
     };
@@ -169,14 +174,50 @@ pub fn supervise(
     Ok(outcomes)
 }
 
-/// Starts a worker for the portions and takes out what it has ended, be it only by its own end.
+/// A run in which a worker ended without naming a rule.
+struct Crash {
+    run: Portion,
+    outcome: Outcome,
+}
+
+/// Has a worker carry out the run of a crash once more, and says in the finding what came of it: something that happens once in
+/// thousands of runs is hard to believe, and harder to look into.
+fn once_more(
+    job: &Job,
+    run: Portion,
+    mut crash: Outcome,
+    workers: &Workers,
+    command: Command,
+) -> Result<Outcome, String> {
+    let faults = match run.plan(job.faults) {
+        Plan::None => Faults::None,
+        Plan::Nth(number) => Faults::Nth(number),
+        Plan::EachSite => Faults::EachSite,
+    };
+    let mut portions: VecDeque<_> = Portion::of(run.seed, faults, 1).collect();
+    let mut again = None;
+    let job = Job::new(job.script.clone(), faults);
+    let crashed = one_worker(&job, &mut portions, workers, command, &mut |outcome| again = Some(outcome))?;
+    let again = again.or_else(|| crashed.map(|crash| crash.outcome)).and_then(|outcome| outcome.finding);
+    if let Some(finding) = &mut crash.finding {
+        let came = again.map_or_else(|| "it passes".to_owned(), |again| format!("{}: {}", again.rule, again.words));
+        finding.words = format!("{}; the same run once more: {came}", finding.words);
+    }
+    Ok(crash)
+}
+
+/// Starts a worker for the portions and takes out what it has ended, be it only by its own end. A run that ended in a crash comes back.
+///
+/// # Errors
+///
+/// One line: the worker could not be started, or ended before its first run.
 fn one_worker(
     job: &Job,
     portions: &mut VecDeque<Portion>,
     workers: &Workers,
     mut command: Command,
     done: &mut impl FnMut(Outcome),
-) -> Result<(), String> {
+) -> Result<Option<Crash>, String> {
     let input = Job { portions: portions.iter().copied().collect(), ..job.clone() };
     let input = serde_json::to_vec(&input).map_err(|error| error.to_string())?;
     let program = command.get_program().to_string_lossy().into_owned();
@@ -187,32 +228,34 @@ fn one_worker(
         // A worker that ends before it has read its job is seen below.
         let _ = to.write_all(&input);
     }
-    let (mut step, mut began, mut fault, mut late) = (None, Instant::now(), None, false);
+    let (mut step, mut began, mut fault, mut late, mut has_begun) = (None, Instant::now(), None, false, false);
     let is_over = |portions: &mut VecDeque<Portion>, failed: bool| {
         let run = portions.pop_front()?;
         portions.extend(run.rest(job.faults, failed));
         // What is left of it is next.
         portions.rotate_right(usize::from(run.rest(job.faults, failed).is_some()));
-        Some(run.seed)
+        Some(run)
     };
     let limit = workers.limit;
     loop {
         match lines.recv_timeout(limit) {
-            Ok(Message::Began { fault: number, .. }) => (step, began, fault) = (None, Instant::now(), number),
+            Ok(Message::Began { fault: number, .. }) => {
+                (step, began, fault, has_begun) = (None, Instant::now(), number, true);
+            }
             Ok(Message::Step(number)) => step = Some(number),
             Ok(Message::Passed { hash }) => {
-                let Some(seed) = is_over(portions, true) else { continue };
+                let Some(Portion { seed, .. }) = is_over(portions, true) else { continue };
                 done(Outcome { seed, fault, hash: Some(hash), finding: None, took: began.elapsed() });
             }
             Ok(Message::Beyond) => {
                 is_over(portions, false);
             }
             Ok(Message::Unexpected { words, failed }) => {
-                let Some(seed) = is_over(portions, failed) else { continue };
+                let Some(Portion { seed, .. }) = is_over(portions, failed) else { continue };
                 let finding = Finding::new("script", words, step);
                 done(Outcome { seed, fault, hash: None, finding: Some(finding), took: began.elapsed() });
                 let _ = child.wait();
-                return Ok(());
+                return Ok(None);
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 late = true;
@@ -223,14 +266,26 @@ fn one_worker(
     }
     let status = child.wait().map_err(|error| format!("{program}: {error}"))?;
     let output = errors.join().unwrap_or_default();
+    if !has_begun && !late && !status.success() {
+        // The drivers have no part in it.
+        let why = last_line(&output).unwrap_or("it wrote nothing");
+        return Err(format!(
+            "{program} ended before its first run ({status}): {why}; build ndkctl and the worker from the same sources"
+        ));
+    }
     // Everything that it was given has passed, or the first that is left is what it ended in. If nobody knows whether something had
     // failed by then, later failures are not tried: a run that ends so without a failure would be tried for ever.
-    if let Some(seed) = is_over(portions, output.contains(INJECTED)) {
+    if let Some(run) = is_over(portions, output.contains(INJECTED)) {
         let how = if late { format!("nothing happened for {} seconds", limit.as_secs()) } else { status.to_string() };
         let finding = finding(&output, &how, late, step);
-        done(Outcome { seed, fault, hash: None, finding: Some(finding), took: began.elapsed() });
+        let is_crash = finding.rule == CRASH;
+        let outcome = Outcome { seed: run.seed, fault, hash: None, finding: Some(finding), took: began.elapsed() };
+        if is_crash {
+            return Ok(Some(Crash { run, outcome }));
+        }
+        done(outcome);
     }
-    Ok(())
+    Ok(None)
 }
 
 /// What a worker that ended too early has to say.
@@ -240,9 +295,17 @@ fn finding(output: &str, how: &str, late: bool, step: Option<usize>) -> Finding 
     let (rule, words) = match broken {
         Some((rule, words)) if !late => (rule.to_owned(), words.to_owned()),
         _ if late => ("no-end".to_owned(), how.to_owned()),
-        _ => ("crash".to_owned(), how.to_owned()),
+        _ => (
+            CRASH.to_owned(),
+            last_line(output).map_or_else(|| how.to_owned(), |line| format!("{how}, after {line:?}")),
+        ),
     };
     Finding { output: output.to_owned(), ..Finding::new(rule, words, step) }
+}
+
+/// The last line that is not empty.
+fn last_line(output: &str) -> Option<&str> {
+    output.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
 
 /// Reads what a worker says, in a thread.
@@ -304,6 +367,8 @@ mod tests {
     fn an_end_without_words_is_a_crash() {
         let ended = finding("", "signal: 11 (SIGSEGV)", false, None);
         assert_eq!((ended.rule.as_str(), ended.words.as_str()), ("crash", "signal: 11 (SIGSEGV)"));
+        let after = finding("a driver's line\n\n", "exit status: 1", false, None);
+        assert_eq!(after.words, "exit status: 1, after \"a driver's line\"");
         let late = finding("rule broken: x: y", "nothing happened for 5 seconds", true, None);
         assert_eq!(late.rule, "no-end");
     }

@@ -1,0 +1,78 @@
+//! Workers that end before their runs do. A worker is a program of the shell here.
+
+#![cfg(unix)]
+
+use std::{fs, path::PathBuf, process::Command, time::Duration};
+
+use runner::{
+    faults::Faults,
+    parse,
+    report::Outcome,
+    worker::{Job, Workers, supervise},
+};
+
+/// What a worker says when its run begins, and when it has passed.
+const BEGAN: &str = r#"echo; echo 'run: {"began":{"seed":7,"fault":null}}'"#;
+const PASSED: &str = r#"echo; echo 'run: {"passed":{"hash":1}}'"#;
+
+/// Has workers that are this program of the shell carry out the seed 7.
+fn outcomes(program: &str) -> Result<Vec<Outcome>, String> {
+    let job = Job::new(parse("[[image]]\nname = \"a\"\nfile = \"a.sys\"\n").expect("a script"), Faults::None);
+    let workers = Workers { jobs: 1, batch: 1, limit: Duration::from_mins(1), shown: false };
+    let command = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("cat >/dev/null; {program}")]);
+        command
+    };
+    supervise(&job, [7], &workers, command, |_| ())
+}
+
+/// What the only finding says.
+fn words(program: &str) -> (String, String) {
+    let outcomes = outcomes(program).expect("workers start");
+    let [outcome] = &outcomes[..] else { panic!("one run: {outcomes:?}") };
+    let finding = outcome.finding.as_ref().expect("a finding");
+    (finding.rule.clone(), finding.words.clone())
+}
+
+/// The name of a file that is not there.
+fn new_file(name: &str) -> PathBuf {
+    let file = std::env::temp_dir().join(format!("runner-{name}-{}", std::process::id()));
+    let _ = fs::remove_file(&file);
+    file
+}
+
+#[test]
+fn a_worker_that_ends_before_its_first_run_is_no_finding() {
+    let why = outcomes("echo 'unknown field `x`' >&2; exit 1").expect_err("no worker of this job");
+    for part in ["sh ended before its first run", "exit status: 1", "unknown field `x`", "from the same sources"] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+}
+
+#[test]
+fn a_crash_has_the_last_line_and_what_the_same_run_does_once_more() {
+    let crash = "echo 'last words' >&2; exit 1";
+    let (rule, seen) = words(&format!("{BEGAN}; {crash}"));
+    assert_eq!(rule, "crash");
+    let ended = "exit status: 1, after \"last words\"";
+    assert_eq!(seen, format!("{ended}; the same run once more: crash: {ended}"));
+
+    let file = new_file("once");
+    let mark = file.display();
+    let (rule, seen) = words(&format!("{BEGAN}; if [ -e {mark} ]; then {PASSED}; else touch {mark}; {crash}; fi"));
+    let _ = fs::remove_file(&file);
+    assert_eq!(rule, "crash");
+    assert_eq!(seen, format!("{ended}; the same run once more: it passes"));
+}
+
+#[test]
+fn a_broken_rule_is_not_run_again() {
+    let file = new_file("rule");
+    let mark = file.display();
+    let broken = "echo 'bug check: rule broken: pool-leak: 1 block' >&2; exit 188";
+    let (rule, seen) = words(&format!("{BEGAN}; echo . >>{mark}; {broken}"));
+    let runs = fs::read_to_string(&file).expect("it ran").lines().count();
+    let _ = fs::remove_file(&file);
+    assert_eq!((rule.as_str(), seen.as_str(), runs), ("pool-leak", "1 block", 1));
+}
