@@ -8,7 +8,8 @@ Frames come from the unwind tables, calls from the disassembly (objdump). A path
 table of Control Flow Guard, and the entry point), follows calls and jumps, and ends where the image is left. A call of Windows
 counts as its return address.
 
-Without rules a path ends at an indirect call too. Functions that can call each other in a circle count once each.
+Without rules a path ends at an indirect call too. Of functions that can call each other in a circle each is at most once on a path; where
+the ways through a circle are too many to be gone through, all its functions count.
 
 With rules an indirect call goes to every function of its type, which the compiler's control flow integrity (kcfi) has noted before
 the function and in front of the call. All destructors have one type. Which of them a call runs follows from the trait of the object:
@@ -29,6 +30,9 @@ import struct
 import subprocess
 import sys
 import tomllib
+
+# Ways through a circle that are gone through: with which functions behind, at which one.
+MOST_WAYS = 300_000
 
 DEMANGLERS = ("llvm-cxxfilt", "llvm-cxxfilt-22", "llvm-cxxfilt-19", "rustfilt")
 
@@ -511,13 +515,29 @@ class Depths:
         self.depth[function], self.next[function] = self.deepest_outside(function, set())
 
     def count_once(self, members):
-        """A circle without rules: each member counts once, on every path."""
+        """A circle without rules: the deepest path on which each member is at most once; if there are too many, all of them."""
         inside = set(members)
-        frames = sum(self.code.own[member] for member in members)
-        below = {callee for member in members for callee in self.graph[member] - inside}
-        depth = frames + max((self.depth[callee] for callee in below), default=0)
+        deepest = {member: self.deepest_outside(member, inside)[0] for member in members}
+        bit = {member: 1 << number for number, member in enumerate(members)}
+        known = {}
+
+        def walk(member, behind):
+            if (member, behind) not in known:
+                if len(known) >= MOST_WAYS:
+                    raise OverflowError
+                ahead = [other for other in self.graph[member] & inside if not behind & bit[other]]
+                below = [self.added(member, other, walk(other, behind | bit[other])) for other in ahead]
+                known[member, behind] = max([deepest[member], *below])
+            return known[member, behind]
+
+        try:
+            depths = {member: walk(member, bit[member]) for member in members}
+        except OverflowError:
+            frames = sum(self.code.own[member] for member in members)
+            below = {callee for member in members for callee in self.graph[member] - inside}
+            depths = dict.fromkeys(members, frames + max((self.depth[callee] for callee in below), default=0))
         for member in members:
-            self.depth[member], self.next[member] = depth, None
+            self.depth[member], self.next[member] = depths[member], None
 
     def unroll(self, members):
         """A circle with rules: the deepest path on which no function is more often than its rule says."""
