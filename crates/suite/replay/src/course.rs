@@ -57,27 +57,36 @@ impl Pace {
 }
 
 /// The course that brings about what was recorded, or comes farthest, and what it shows. Hooks do not hear of it.
-pub fn choose(recording: &Recording, seed: u64) -> Result<(Course, Report), String> {
+pub fn choose(recording: &Recording, progress: &Progress, seed: u64) -> Result<(Course, Report), String> {
+    let go = |course: &Course| replay(recording, progress, seed, |os| NoHooks(os.clone()), course.clone());
+    let mut course = Course { full: Full::Made, pace: Pace::AsCompleted, preemption: 0 };
+    let mut end = go(&course)?;
+    if matches!(end, End::FoundRoom) {
+        course.full = Full::LeftOut;
+        end = go(&course)?;
+    }
+    let End::Whole(report) = end else { return Err("a post that is not made has found room".to_owned()) };
+    let mut best = (course, report);
     let tries = MOST_COURSES.min(MOST_RECORDS / recording.records.len().max(1));
-    let first = [Full::Made, Full::LeftOut].map(|full| Course { full, pace: Pace::AsCompleted, preemption: 0 });
-    let random = (0..tries).map(|number| Course {
-        full: Full::LeftOut,
-        pace: Pace::AtRandom(SplitMix64::seed_from_u64(number as u64)),
-        preemption: PREEMPTION[number % PREEMPTION.len()],
-    });
-    let mut best: Option<(Course, Report)> = None;
-    for course in first.into_iter().chain(random) {
-        let End::Whole(report) = replay(recording, seed, |os| NoHooks(os.clone()), course.clone())? else { continue };
-        if report.differences.is_empty() {
-            return Ok((course, report));
+    for number in 0..tries {
+        if best.1.differences.is_empty() {
+            break;
         }
-        if best.as_ref().is_none_or(|(_, best)| first_difference(&report) > first_difference(best)) {
-            best = Some((course, report));
+        let course = Course {
+            full: Full::LeftOut,
+            pace: Pace::AtRandom(SplitMix64::seed_from_u64(number as u64)),
+            preemption: PREEMPTION[number % PREEMPTION.len()],
+        };
+        if let End::Whole(report) = go(&course)?
+            && comes_to(&report) > comes_to(&best.1)
+        {
+            best = (course, report);
         }
     }
-    best.ok_or_else(|| "a post that is not made has found room".to_owned())
+    Ok(best)
 }
 
-fn first_difference(report: &Report) -> Option<u64> {
-    report.differences.iter().map(|difference| difference.record).min()
+/// The record up to which there is no difference.
+fn comes_to(report: &Report) -> u64 {
+    report.differences.iter().map(|difference| difference.record).min().unwrap_or(u64::MAX)
 }

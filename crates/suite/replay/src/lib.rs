@@ -37,6 +37,7 @@ use crate::{
     course::Course,
     player::{End, Player},
     polls::{AsRecorded, Left},
+    progress::Progress,
 };
 
 /// Something that was otherwise.
@@ -73,7 +74,7 @@ pub const MOST_DIFFERENCES: usize = 1000;
 /// made.
 pub fn run(recording: &Recording, seed: u64) -> Result<Report, String> {
     check(recording)?;
-    course::choose(recording, seed).map(|(_, report)| report)
+    course::choose(recording, &Progress::of(recording), seed).map(|(_, report)| report)
 }
 
 /// [`run`], with hooks between the calls and the provider that only look on: the adviser, for example. They hear of polls as these were
@@ -88,8 +89,9 @@ pub fn run_behind<H: Hooks<Os = HostOs>>(
     hooks: impl Fn(&HostOs) -> H + Clone + Send + Sync + 'static,
 ) -> Result<Report, String> {
     check(recording)?;
-    let (course, _) = course::choose(recording, seed)?;
-    match replay(recording, seed, hooks, course)? {
+    let progress = Progress::of(recording);
+    let (course, _) = course::choose(recording, &progress, seed)?;
+    match replay(recording, &progress, seed, hooks, course)? {
         End::Whole(report) => Ok(report),
         End::FoundRoom => Err("the replay does not repeat itself".to_owned()),
     }
@@ -111,6 +113,7 @@ fn check(recording: &Recording) -> Result<(), String> {
 /// Goes one course.
 fn replay<H: Hooks<Os = HostOs>>(
     recording: &Recording,
+    progress: &Progress,
     seed: u64,
     hooks: impl Fn(&HostOs) -> H + Clone + Send + Sync + 'static,
     course: Course,
@@ -122,5 +125,5 @@ fn replay<H: Hooks<Os = HostOs>>(
         let make = move |os: &HostOs| AsRecorded { hooks: hooks(os), left: left.clone() };
         Box::new(Interposed::new(host, Box::new(make)))
     });
-    Player::start(recording, seed, &layer, left, course)?.run()
+    Player::start(recording, progress, seed, &layer, left, course)?.run()
 }

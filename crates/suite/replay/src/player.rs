@@ -67,7 +67,7 @@ pub struct Player<'r> {
     /// Mappings that are being built: their recorded addresses.
     pub building: HashMap<(u8, u64), u64>,
     /// What had been carried out before which call, though nobody had looked yet.
-    progress: Progress,
+    progress: &'r Progress,
     /// How many callbacks of each object, and connectors, were recorded so far.
     called_back: HashMap<u32, usize>,
     /// Objects that came about only here.
@@ -93,6 +93,7 @@ impl<'r> Player<'r> {
     /// One line.
     pub fn start(
         recording: &'r Recording,
+        progress: &'r Progress,
         seed: u64,
         layer: &Layer,
         left: Left,
@@ -127,7 +128,7 @@ impl<'r> Player<'r> {
             answers: HashMap::new(),
             expected: HashMap::new(),
             building: HashMap::new(),
-            progress: Progress::of(recording),
+            progress,
             called_back: HashMap::new(),
             orphans: Vec::new(),
             course,
@@ -210,7 +211,7 @@ impl<'r> Player<'r> {
 
     fn call(&mut self, record: &Record) -> Result<(), String> {
         let is_post = record.function.is_post();
-        if self.course.pace.has_time(&self.progress, record) {
+        if self.course.pace.has_time(self.progress, record) {
             self.platform.settle();
         }
         let mut answer = self.make(record)?;

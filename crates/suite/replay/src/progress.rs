@@ -114,7 +114,7 @@ fn cancelling(recording: &Recording, silent: impl Iterator<Item = Request>) -> H
         let is_hit = match record.function {
             Function::Flush => open.remove(&record.object),
             // Which queue pair a connector has is not asked: the other ones only get more time.
-            Function::Disconnect | Function::Close => std::mem::take(&mut open).into_iter().next().is_some(),
+            Function::Disconnect | Function::Close => !std::mem::take(&mut open).is_empty(),
             _ => false,
         };
         if is_hit {
