@@ -315,7 +315,7 @@ impl Kernel {
     #[must_use]
     pub fn wait_for_work_items(&self, longest: u64) -> bool {
         let end = self.now().saturating_add(longest);
-        let have_returned = || self.state.has_no_work_items();
+        let have_returned = || !self.state.has_work_items(|_| true);
         have_returned() || crate::waiting::until(&self.state, Some(end), "the test, for work items,", have_returned)
     }
 

@@ -109,25 +109,19 @@ impl State {
         lock(&self.wdm.threads).objects.get(&object).cloned()
     }
 
+    /// Returns true if a work item of one of these drivers runs, or is about to.
+    pub fn has_work_items(&self, of: impl Fn(DriverId) -> bool) -> bool {
+        let threads = lock(&self.wdm.threads);
+        threads.all.iter().any(|(thread, _)| thread.of_system && !thread.has_ended() && of(thread.owner))
+    }
+
     /// A work item refers to its device until its routine has returned, and a driver is not unloaded before the references to its devices
     /// are gone: waits for routines that run still.
     pub fn wait_for_work_items(self: &Arc<Self>, owner: DriverId) {
-        let run = || {
-            let threads = lock(&self.wdm.threads);
-            threads
-                .all
-                .iter()
-                .any(|(thread, _)| thread.owner == owner && thread.of_system && !thread.ended.load(Acquire))
-        };
+        let run = || self.has_work_items(|of| of == owner);
         if run() {
             waiting::until(self, None, "the unload of a driver, for its work items,", || !run());
         }
-    }
-
-    /// Returns true if no work item of any driver runs or is about to.
-    pub fn has_no_work_items(&self) -> bool {
-        let threads = lock(&self.wdm.threads);
-        threads.all.iter().all(|(thread, _)| !thread.of_system || thread.has_ended())
     }
 
     /// A driver is unloaded: its threads must have ended and its handles be closed. Waits for what a thread does after its
