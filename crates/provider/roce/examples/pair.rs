@@ -2,15 +2,14 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "frames and messages are small")]
 
-#[path = "../tests/common/memory.rs"]
-mod memory;
-#[path = "../tests/common/world.rs"]
-mod world;
+// What the tests use too: cargo builds examples from a folder of their own.
+#[path = "../tests/common/mod.rs"]
+mod common;
 
 use std::{fs::File, io::Write};
 
+use common::world::World;
 use roce::qp::Work;
-use world::World;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("usage: pair FILE")?;

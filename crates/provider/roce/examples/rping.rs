@@ -7,12 +7,13 @@
 //! A case is `client/ADDRESS/SIZE/COUNT`, which connects to `rping -s` at the guest's address, or `server/SIZE/COUNT`, which answers one
 //! `rping -c`. They run one after the other; data is compared. `--lose` drops that many frames of a thousand in each direction;
 //! `--linger` goes on answering that long at the end.
-//! `tools/rxe.sh` runs it all.
+//! `cargo xtask rxe` runs it all.
 
 #![allow(clippy::cast_possible_truncation, reason = "frames and messages are small")]
 
-#[path = "../tests/common/memory.rs"]
-mod memory;
+// What the tests use too: cargo builds examples from a folder of their own.
+#[path = "../tests/common/mod.rs"]
+mod common;
 
 use std::{
     fs::File,
@@ -22,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use memory::Memory;
+use common::memory::Memory;
 use roce::{
     Config, FRAME, Network, Stack,
     cm::{Connect, Event, EventKind, ReadLimits, Room, Times},

@@ -1,7 +1,7 @@
 //! The network interface: addresses, and the way to others.
 
 use alloc::boxed::Box;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use fallible::{AllocError, try_slice};
 
@@ -29,13 +29,21 @@ impl Network {
     }
 }
 
+/// Addresses that an interface may have, and more if it begins with more.
+pub const NETWORKS: usize = 16;
+
 /// The interface of a stack.
+///
+/// # Invariants
+///
+/// `networks[..count]` are its addresses.
 pub struct Interface {
     pub mac: Mac,
     pub tag: Option<u16>,
     pub guid: u64,
     pub mtu: Mtu,
     networks: Box<[Network]>,
+    count: usize,
     gateways: [Option<IpAddr>; 2],
 }
 
@@ -48,13 +56,27 @@ impl Interface {
         networks: &[Network],
         gateways: [Option<IpAddr>; 2],
     ) -> Result<Self, AllocError> {
-        let networks = try_slice(networks.len(), |index| networks[index])?;
-        Ok(Self { mac, tag, guid, mtu: Mtu::of_network(network_mtu), networks, gateways })
+        let none = Network { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), prefix: 32 };
+        let count = networks.len();
+        let networks = try_slice(count.max(NETWORKS), |index| networks.get(index).copied().unwrap_or(none))?;
+        Ok(Self { mac, tag, guid, mtu: Mtu::of_network(network_mtu), networks, count, gateways })
+    }
+
+    /// The interface has these addresses from now on. False, and nothing has changed, if there is no room for them.
+    pub fn set_networks(&mut self, networks: &[Network]) -> bool {
+        let Some(room) = self.networks.get_mut(..networks.len()) else { return false };
+        room.copy_from_slice(networks);
+        self.count = networks.len();
+        true
+    }
+
+    fn networks(&self) -> &[Network] {
+        &self.networks[..self.count]
     }
 
     /// Returns true if `address` is one of the interface's.
     pub fn has(&self, address: IpAddr) -> bool {
-        self.networks.iter().any(|network| network.address == address)
+        self.networks().iter().any(|network| network.address == address)
     }
 
     /// Whose MAC address frames to `address` carry; `None` without a route.
@@ -72,7 +94,7 @@ impl Interface {
     }
 
     fn network_of(&self, address: IpAddr) -> Option<&Network> {
-        self.networks.iter().find(|network| network.contains(address))
+        self.networks().iter().find(|network| network.contains(address))
     }
 }
 
@@ -88,5 +110,17 @@ mod tests {
         assert!(!network.contains("fd00::1".parse().expect("an address")));
         let all = Network { prefix: 0, ..network };
         assert!(all.contains([192, 168, 0, 1].into()));
+    }
+
+    #[test]
+    fn the_addresses_can_be_others() {
+        let network = |last| Network { address: [10, 0, 0, last].into(), prefix: 24 };
+        let mut interface = Interface::new([2; 6], None, 1, 1500, &[network(1)], [None; 2]).expect("memory");
+        assert!(interface.set_networks(&[network(2), network(3)]));
+        assert_eq!([1, 2, 3].map(|last| interface.has(network(last).address)), [false, true, true]);
+        assert!(!interface.set_networks(&[network(1); NETWORKS + 1]), "no room");
+        assert!(interface.has(network(2).address), "so nothing has changed");
+        assert!(interface.set_networks(&[]));
+        assert_eq!(interface.next_hop(network(3).address), None);
     }
 }

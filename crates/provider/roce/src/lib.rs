@@ -24,5 +24,5 @@ pub mod wire;
 
 pub use counters::Counters;
 pub use failure::Failure;
-pub use interface::Network;
+pub use interface::{NETWORKS, Network};
 pub use stack::{Config, ConnectionInfo, FRAME, Stack};

@@ -17,7 +17,7 @@ pub enum Mtu {
 }
 
 /// What `rdma_cm` leaves for headers: GRH 40, UDP 8, BTH 12, the immediate 4, the atomic header 28, ICRC 4.
-const HEADERS: usize = 96;
+pub const HEADERS: usize = 96;
 
 impl Mtu {
     /// All of them, the smallest first.

@@ -80,11 +80,23 @@ struct Answer {
 pub struct Neighbours {
     entries: Box<[Option<Entry>]>,
     answers: Bounded<Answer>,
+    /// When the first state ends.
+    wake: Option<u64>,
+    /// Somebody is to be asked for.
+    asks: bool,
 }
 
 impl Neighbours {
     pub fn new(entries: usize) -> Result<Self, AllocError> {
-        Ok(Self { entries: try_slice(entries, |_| None)?, answers: Bounded::new(QUESTIONS)? })
+        let entries = try_slice(entries, |_| None)?;
+        Ok(Self { entries, answers: Bounded::new(QUESTIONS)?, wake: None, asks: false })
+    }
+
+    /// Entries have changed. They rarely do; what they say is asked for each frame.
+    fn note(&mut self) {
+        let entries = || self.entries.iter().flatten();
+        self.wake = entries().map(|entry| entry.until).min();
+        self.asks = entries().any(|entry| matches!(entry.state, State::Ask(_)));
     }
 
     /// Who has `address`. It is asked for if that is not known.
@@ -105,6 +117,7 @@ impl Neighbours {
         match free.or_else(oldest) {
             Some(place) => {
                 self.entries[place] = Some(Entry { address, state: State::Ask(0), until: now });
+                self.note();
                 Neighbour::Asked
             }
             None => Neighbour::NoRoom,
@@ -112,12 +125,15 @@ impl Neighbours {
     }
 
     /// When [`tick`](Self::tick) must be called.
-    pub fn deadline(&self) -> Option<u64> {
-        self.entries.iter().flatten().map(|entry| entry.until).min()
+    pub const fn deadline(&self) -> Option<u64> {
+        self.wake
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: u64) {
+        if self.wake.is_none_or(|wake| now < wake) {
+            return;
+        }
         for place in &mut self.entries {
             let Some(entry) = place.as_mut().filter(|entry| entry.until <= now) else { continue };
             match entry.state {
@@ -127,6 +143,7 @@ impl Neighbours {
                 State::Known(_) | State::Silent => *place = None,
             }
         }
+        self.note();
     }
 
     /// `address` says that it is this station's.
@@ -137,6 +154,7 @@ impl Neighbours {
         }
         if let Some(entry) = self.entries.iter_mut().flatten().find(|entry| entry.address == address) {
             (entry.state, entry.until) = (State::Known(mac), now + VALID);
+            self.note();
         }
     }
 
@@ -193,7 +211,7 @@ impl Neighbours {
 
     /// Returns true if [`transmit`](Self::transmit) has a packet.
     pub fn may_transmit(&self) -> bool {
-        !self.answers.is_empty() || self.entries.iter().flatten().any(|entry| matches!(entry.state, State::Ask(_)))
+        self.asks || !self.answers.is_empty()
     }
 
     /// The next packet, if there is one.
@@ -212,10 +230,16 @@ impl Neighbours {
                 _ => {}
             }
         }
-        for entry in self.entries.iter_mut().flatten() {
-            let State::Ask(tries) = entry.state else { continue };
+        while self.asks {
+            let asks = self.entries.iter_mut().flatten().find_map(|entry| match entry.state {
+                State::Ask(tries) => Some((entry, tries)),
+                _ => None,
+            });
+            let Some((entry, tries)) = asks else { break };
             (entry.state, entry.until) = (State::Asked(tries + 1), now + AGAIN);
-            match (interface.address_beside(entry.address), entry.address) {
+            let address = entry.address;
+            self.note();
+            match (interface.address_beside(address), address) {
                 (Some(IpAddr::V4(ours)), IpAddr::V4(other)) => {
                     return Some(arp(interface, ArpOperation::Request, ours, (BROADCAST, [0; 6]), other, frame));
                 }

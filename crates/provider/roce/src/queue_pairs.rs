@@ -1,6 +1,6 @@
 //! The queue pairs of a stack, by their numbers.
 //!
-//! A number is a place in the table and a generation, so that it comes again as late as can be: peers remember it for a while
+//! A number is a slot in the table and a generation, so that it comes again as late as can be: peers remember it for a while
 //! (RoCEv2 0.9), and packets for the one before are nobody's.
 
 use alloc::boxed::Box;
@@ -15,7 +15,7 @@ use crate::{
 /// Bits of a queue pair's number.
 const BITS: u32 = 24;
 
-struct Place {
+struct Slot {
     generation: u32,
     /// Boxed: it is moved out when it is destroyed, and kernel stacks are small.
     entry: Option<Box<Entry>>,
@@ -32,9 +32,9 @@ pub struct Entry {
 
 /// The table.
 pub struct QueuePairs {
-    places: Box<[Place]>,
+    slots: Box<[Slot]>,
     index_bits: u32,
-    /// The places of those that may transmit, each once.
+    /// The slots of those that may transmit, each once.
     ready: Bounded<usize>,
     /// No queue pair has an earlier deadline; some may have none so early.
     wake: Option<u64>,
@@ -44,20 +44,20 @@ impl QueuePairs {
     /// A table for at most `most`, the first of which have the generation `first`.
     pub fn new(most: usize, first: u32) -> Result<Self, AllocError> {
         let index_bits = most.next_power_of_two().trailing_zeros().clamp(1, BITS - 8);
-        let places = try_slice(most.min(1 << index_bits), |_| Place { generation: first, entry: None })?;
-        let ready = Bounded::new(places.len())?;
-        Ok(Self { places, index_bits, ready, wake: None })
+        let slots = try_slice(most.min(1 << index_bits), |_| Slot { generation: first, entry: None })?;
+        let ready = Bounded::new(slots.len())?;
+        Ok(Self { slots, index_bits, ready, wake: None })
     }
 
     /// Makes a queue pair, and returns its number; `None` if the table is full.
     pub fn create(&mut self, sizes: Sizes) -> Result<Option<u32>, AllocError> {
-        let Some(index) = self.places.iter().position(|place| place.entry.is_none()) else { return Ok(None) };
+        let Some(index) = self.slots.iter().position(|slot| slot.entry.is_none()) else { return Ok(None) };
         let generations = 1 << (BITS - self.index_bits);
-        let place = &mut self.places[index];
+        let slot = &mut self.slots[index];
         // Generation zero would give the numbers 0 and 1.
-        place.generation = (place.generation % (generations - 1)) + 1;
-        let number = place.generation << self.index_bits | u32::try_from(index).unwrap_or_default();
-        place.entry = Some(try_box(Entry { qp: QueuePair::new(number, sizes)?, connection: 0, queued: false })?);
+        slot.generation = (slot.generation % (generations - 1)) + 1;
+        let number = slot.generation << self.index_bits | u32::try_from(index).unwrap_or_default();
+        slot.entry = Some(try_box(Entry { qp: QueuePair::new(number, sizes)?, connection: 0, queued: false })?);
         Ok(Some(number))
     }
 
@@ -66,26 +66,26 @@ impl QueuePairs {
     }
 
     pub fn get(&self, number: u32) -> Option<&Entry> {
-        let place = self.places.get(self.index(number))?;
-        place.entry.as_deref().filter(|entry| entry.qp.number() == number)
+        let slot = self.slots.get(self.index(number))?;
+        slot.entry.as_deref().filter(|entry| entry.qp.number() == number)
     }
 
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Entry> {
         let index = self.index(number);
-        let place = self.places.get_mut(index)?;
-        place.entry.as_deref_mut().filter(|entry| entry.qp.number() == number)
+        let slot = self.slots.get_mut(index)?;
+        slot.entry.as_deref_mut().filter(|entry| entry.qp.number() == number)
     }
 
     pub fn remove(&mut self, number: u32) -> Option<Box<Entry>> {
         self.get(number)?;
         let index = self.index(number);
-        self.places[index].entry.take()
+        self.slots[index].entry.take()
     }
 
     /// Something has happened to a queue pair: it may have a packet, or another deadline.
     pub fn touch(&mut self, now: u64, number: u32) {
         let index = self.index(number);
-        let Some(entry) = self.places.get_mut(index).and_then(|place| place.entry.as_mut()) else { return };
+        let Some(entry) = self.slots.get_mut(index).and_then(|slot| slot.entry.as_mut()) else { return };
         if let Some(deadline) = entry.qp.deadline() {
             self.wake = Some(self.wake.map_or(deadline, |wake| wake.min(deadline)));
         }
@@ -98,7 +98,7 @@ impl QueuePairs {
     pub fn next_ready(&mut self) -> Option<u32> {
         while let Some(index) = self.ready.pop() {
             // The one that was queued may be gone, and another in its place.
-            if let Some(entry) = &mut self.places[index].entry {
+            if let Some(entry) = &mut self.slots[index].entry {
                 entry.queued = false;
                 return Some(entry.qp.number());
             }
@@ -114,7 +114,7 @@ impl QueuePairs {
         self.wake
     }
 
-    /// The number of the next queue pair, from the place `from` on, whose deadline has come. To be called until it gives none, each
+    /// The number of the next queue pair, from the slot `from` on, whose deadline has come. To be called until it gives none, each
     /// time with the same variable: then the next deadline of all is known.
     pub fn expired(&mut self, now: u64, from: &mut usize) -> Option<u32> {
         if *from == 0 {
@@ -123,9 +123,9 @@ impl QueuePairs {
             }
             self.wake = None;
         }
-        while let Some(place) = self.places.get(*from) {
+        while let Some(slot) = self.slots.get(*from) {
             *from += 1;
-            let Some(entry) = &place.entry else { continue };
+            let Some(entry) = &slot.entry else { continue };
             let (number, deadline) = (entry.qp.number(), entry.qp.deadline());
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Some(number);

@@ -16,12 +16,13 @@ use fallible::AllocError;
 
 use crate::{
     adapter::Adapter,
+    bounded::Bounded,
     cm::{CallError, Connect, Context, Event, Manager, ReadLimits, Room, State as ConnectionState, Times},
     counters::Counters,
     failure::Failure,
     interface::{Interface, Network},
     neighbours::Neighbours,
-    qp::{PostError, QueuePair, Request, Sizes, State},
+    qp::{LastAck, PostError, QueuePair, Request, Sizes, State},
     queue_pairs::QueuePairs,
     wire::{
         Envelope, Ethernet, Ip, Kind, Mac, Packet, Unreadable, cm as message, ethernet::ethertype, frame::MOST_HEADERS,
@@ -82,6 +83,8 @@ pub struct Stack {
     qps: QueuePairs,
     manager: Manager,
     neighbours: Neighbours,
+    /// ACKs of queue pairs that are gone.
+    last_acks: Bounded<LastAck>,
     counters: Counters,
 }
 
@@ -115,8 +118,19 @@ impl Stack {
             qps: QueuePairs::new(config.queue_pairs, (config.seed >> 40) as u32)?,
             manager: Manager::new(room, config.times, config.seed)?,
             neighbours: Neighbours::new(config.neighbours)?,
+            last_acks: Bounded::new(config.queue_pairs)?,
             counters: Counters::default(),
         })
+    }
+
+    /// The interface has these addresses from now on. What comes for others is dropped, so connections that had one end by their
+    /// time-out.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::NoRoom`] for more than [`NETWORKS`](crate::NETWORKS), unless it was made with more. Nothing has changed then.
+    pub fn set_networks(&mut self, networks: &[Network]) -> Result<(), CallError> {
+        if self.interface.set_networks(networks) { Ok(()) } else { Err(CallError::NoRoom) }
     }
 
     /// What was counted.
@@ -148,6 +162,8 @@ impl Stack {
         let _ = manager.close(context, connection);
         if let Some(mut entry) = self.qps.remove(number) {
             entry.qp.fail(Failure::Flushed, adapter);
+            // If there are more of them than queue pairs, this one is lost, as it may be on the wire.
+            let _ = entry.qp.take_last_ack().map(|ack| self.last_acks.push(ack));
             while entry.qp.outstanding() > 0 {
                 entry.qp.tick(now, adapter, &mut self.counters);
             }
@@ -400,6 +416,9 @@ impl Stack {
         if let Some(length) = self.neighbours.transmit(now, &self.interface, frame) {
             return Some(length);
         }
+        if let Some(ack) = self.last_acks.pop() {
+            return Some(ack.send(frame, &mut self.counters));
+        }
         // Before the manager: the last word of a queue pair that has failed goes before the DREQ.
         while let Some(number) = self.qps.next_ready() {
             let Some(entry) = self.qps.get_mut(number) else { continue };
@@ -436,6 +455,9 @@ impl Stack {
     /// Returns true if [`transmit`](Self::transmit) may have a frame.
     #[must_use]
     pub fn may_transmit(&self) -> bool {
-        self.neighbours.may_transmit() || self.manager.may_transmit() || self.qps.may_transmit()
+        self.neighbours.may_transmit()
+            || !self.last_acks.is_empty()
+            || self.qps.may_transmit()
+            || self.manager.may_transmit()
     }
 }

@@ -1,7 +1,10 @@
 //! VXLAN: Ethernet frames in the datagrams of a UDP socket (RoCEv2 9).
 
+mod bridge;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+pub use self::bridge::{AGE, Bridge, Counters, Dropped, HEAD, PEERS, STATIONS};
 use crate::wire::U24;
 
 /// The UDP port.

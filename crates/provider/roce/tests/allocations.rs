@@ -24,7 +24,7 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise about the layout is passed on.
+        // SAFETY: the same call of the system's allocator, with the same layout.
         unsafe { System.alloc(layout) }
     }
 

@@ -2,11 +2,9 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
 
-#[path = "common/memory.rs"]
-mod memory;
-#[path = "common/world.rs"]
-mod world;
+mod common;
 
+use common::world::World;
 use proptest::prelude::*;
 use roce::{
     FRAME,
@@ -14,7 +12,6 @@ use roce::{
     qp::Work,
     wire::{Aeth, Bth, Deth, Envelope, Extended, Opcode, Packet, Reth, U24, cm, icrc},
 };
-use world::World;
 
 const READABLE: u32 = 7;
 const WRITABLE: u32 = 8;

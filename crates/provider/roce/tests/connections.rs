@@ -2,13 +2,10 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
 
-#[path = "common/memory.rs"]
-mod memory;
-#[path = "common/pcap.rs"]
-mod pcap;
-#[path = "common/world.rs"]
-mod world;
+mod common;
 
+use common::pcap;
+use common::world::{LIMITS, PORT, Side, World};
 use roce::{
     Config, FRAME, Failure, Network, Stack,
     cm::{CallError, Connect, Ending, EventKind, Refusal, Room, State, Times},
@@ -18,7 +15,6 @@ use roce::{
         cm::{Attribute, Dreq, Mad, Reason, Rej, Rep, Req, Rtu},
     },
 };
-use world::{LIMITS, PORT, Side, World};
 
 const SEND: Work = Work::Send { invalidate: None };
 
@@ -84,8 +80,8 @@ fn the_req_has_the_bytes_that_rxe_sends() {
             seed: 7,
         };
         let mut stack = Stack::new(&config).expect("memory");
-        let mut memory = memory::Memory::default();
-        let qp = stack.create_queue_pair(world::sizes()).expect("memory").expect("a place");
+        let mut memory = common::memory::Memory::default();
+        let qp = stack.create_queue_pair(common::world::sizes()).expect("memory").expect("a place");
         let remote = std::net::SocketAddr::new(destination, PORT);
         let limits = roce::cm::ReadLimits { inbound: theirs.responder_resources, outbound: theirs.initiator_depth };
         let private = theirs.private.consumer;
@@ -131,7 +127,7 @@ fn answer_to(question: &[u8], mac: [u8; 6]) -> Vec<u8> {
         seed: 1,
     };
     let mut stack = Stack::new(&config).expect("memory");
-    let mut memory = memory::Memory::default();
+    let mut memory = common::memory::Memory::default();
     stack.receive(0, question, &mut memory);
     let length = stack.transmit(0, &mut frame, &mut memory).expect("an answer");
     frame.truncate(length);
@@ -163,12 +159,12 @@ fn the_req_of_each_capture_is_accepted() {
             seed: 7,
         };
         let mut stack = Stack::new(&config).expect("memory");
-        let mut memory = memory::Memory::default();
+        let mut memory = common::memory::Memory::default();
         stack.listen(None, port).expect("free");
         let frame = frames.iter().find(|frame| messages([*frame]).first().is_some_and(|it| it.0 == Attribute::Req));
         stack.receive(0, frame.expect("a REQ"), &mut memory);
         let event = stack.event().unwrap_or_else(|| panic!("{name}: {:?}", stack.counters()));
-        let qp = stack.create_queue_pair(world::sizes()).expect("memory").expect("a place");
+        let qp = stack.create_queue_pair(common::world::sizes()).expect("memory").expect("a place");
         stack.accept(0, event.connection, qp, LIMITS, b"", &mut memory).expect("it begins");
         let mut out = vec![0; FRAME];
         let length = stack.transmit(0, &mut out, &mut memory).expect("a REP");
@@ -323,7 +319,7 @@ fn a_rep_to_a_connection_that_is_gone_ends_the_accept() {
     world.run(1_000);
     world.deaf[1] = false;
     let event = world.wait_event(1, |kind| matches!(kind, EventKind::Accepted(_)));
-    assert_eq!(event.kind, EventKind::Accepted(Err(Refusal::Aborted)));
+    assert_eq!(event.kind, EventKind::Accepted(Err(Refusal::Withdrawn(Reason::BAD_COMMUNICATION_ID))));
     assert_eq!(sent_by(&world, 1), [Attribute::Rep; 2]);
 }
 
@@ -406,7 +402,7 @@ fn a_connect_that_is_rejected_after_the_reply_aborts_the_accept() {
     let Side { stack, memory, .. } = &mut world.sides[0];
     stack.reject(world.now, connection, b"no", memory).expect("a reply");
     let event = world.wait_event(1, |kind| matches!(kind, EventKind::Accepted(_)));
-    assert_eq!(event.kind, EventKind::Accepted(Err(Refusal::Aborted)));
+    assert_eq!(event.kind, EventKind::Accepted(Err(Refusal::Withdrawn(Reason::CONSUMER))));
     let frames: Vec<_> = world.sent.iter().map(|(_, _, frame)| frame).collect();
     let (.., mad) = messages(frames).pop().expect("a REJ");
     let rej: &Rej = mad.message().expect("a REJ");
@@ -482,6 +478,45 @@ fn what_is_outstanding_when_the_peer_disconnects_is_a_time_out() {
     assert!(!world.post(0, active.1, 3, SEND, Vec::new()));
     world.disconnect(0, active.0);
     assert!(world.take_event(0, |kind| *kind == EventKind::DisconnectComplete(Ok(()))).is_some(), "at once");
+}
+
+#[test]
+fn what_has_arrived_is_acknowledged_though_its_receiver_ends_at_once() {
+    for is_destroyed in [false, true] {
+        let mut world = World::new(18);
+        let [active, passive] = world.connect(false);
+        world.sides[1].memory.post_receive(7, 100);
+        assert!(world.post(0, active.1, 1, SEND, b"the last word".to_vec()));
+        // It is here, and the ACK has not gone out yet.
+        world.run_until(|world| !world.sides[1].memory.received.is_empty());
+        world.close(1, passive.0);
+        if is_destroyed {
+            let Side { stack, memory, .. } = &mut world.sides[1];
+            stack.destroy_queue_pair(world.now, passive.1, memory);
+        }
+        world.wait_event(0, |kind| *kind == EventKind::Disconnected(Ending::Graceful));
+        assert_eq!(world.sides[0].memory.outcomes(), [(1, Ok(()))], "the queue pair is destroyed: {is_destroyed}");
+    }
+}
+
+#[test]
+fn what_is_behind_a_read_without_an_answer_is_not_acknowledged() {
+    let mut world = World::new(19);
+    let [active, passive] = world.connect(false);
+    world.sides[1].memory.register(5, 0, vec![1; 100]);
+    world.sides[1].memory.post_receive(7, 100);
+    assert!(world.post(0, active.1, 1, Work::Read { address: 0, key: 5 }, vec![0; 100]));
+    assert!(world.post(0, active.1, 2, SEND, b"behind it".to_vec()));
+    // Both arrive before anything is answered.
+    let mut frame = vec![0; FRAME];
+    while world.sides[1].memory.received.is_empty() {
+        let Side { stack, memory, .. } = &mut world.sides[0];
+        let length = stack.transmit(world.now, &mut frame, memory).expect("the SEND does not wait for the READ");
+        world.inject(1, &frame[..length]);
+    }
+    world.close(1, passive.0);
+    world.wait_event(0, |kind| *kind == EventKind::Disconnected(Ending::Graceful));
+    assert_eq!(world.sides[0].memory.outcomes(), [(1, Err(Failure::Disconnected)), (2, Err(Failure::Flushed))]);
 }
 
 #[test]
@@ -631,7 +666,7 @@ fn a_req_with_one_wrong_field_is_refused_with_its_reason() {
 #[test]
 fn a_smaller_mtu_is_taken_when_the_peer_wants_it() {
     let mut world = World::with_mtu(20, 4200);
-    world.sides[1].stack = world::stack(1, 20, 1500);
+    world.sides[1].stack = common::world::stack(1, 20, 1500);
     let [active, passive] = world.connect(false);
     for (side, end) in [active, passive].into_iter().enumerate() {
         let link = world.sides[side].stack.queue_pair(end.1).expect("a queue pair").link().copied();
@@ -658,7 +693,7 @@ fn a_connection_whose_numbers_come_again_is_stale() {
     let mut world = World::new(22);
     let [_, passive] = world.connect(false);
     // The active side starts anew with the same queue pair numbers, and no memory of its connection.
-    world.sides[0].stack = world::stack(0, 23, 1500);
+    world.sides[0].stack = common::world::stack(0, 23, 1500);
     let (_, _) = world.ask(false, b"");
     let event = world.wait_event(1, |kind| matches!(kind, EventKind::Disconnected(_)));
     assert_eq!((event.connection, event.kind), (passive.0, EventKind::Disconnected(Ending::Lost)));

@@ -2,9 +2,9 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
 
-#[path = "common/pcap.rs"]
-mod pcap;
+mod common;
 
+use common::pcap;
 use roce::{
     vxlan,
     wire::{

@@ -3,16 +3,13 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
 
-#[path = "common/memory.rs"]
-mod memory;
-#[path = "common/world.rs"]
-mod world;
+mod common;
 
 use std::collections::HashSet;
 
+use common::world::{Impairment, Side, World};
 use proptest::prelude::*;
 use roce::{Failure, cm::EventKind, qp::Work};
-use world::{Impairment, Side, World};
 
 /// What a side has posted.
 struct Posted {

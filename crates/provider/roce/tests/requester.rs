@@ -2,12 +2,9 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
 
-#[path = "common/memory.rs"]
-mod memory;
-#[path = "common/rig.rs"]
-mod rig;
+mod common;
 
-use rig::{OUT, Rig, TIMEOUT};
+use common::rig::{OUT, Rig, TIMEOUT};
 use roce::{
     Failure,
     qp::{Flags, Link, PostError, Request, Work},
@@ -134,7 +131,7 @@ fn reads_beyond_the_limit_wait_and_so_does_what_is_behind_them() {
 
 #[test]
 fn without_reads_a_read_is_not_taken() {
-    let mut rig = Rig::with(Link { outbound_reads: 0, ..rig::link() });
+    let mut rig = Rig::with(Link { outbound_reads: 0, ..common::rig::link() });
     let request = Request { context: 1, work: READ, flags: Flags::default(), length: 5 };
     assert_eq!(rig.qp.post(request, None), Err(PostError::NoReads));
 }
@@ -291,7 +288,7 @@ fn silence_is_repeated_to_and_then_is_a_time_out() {
 
 #[test]
 fn seven_retries_are_seven() {
-    let mut rig = Rig::with(Link { retry_count: 7, ..rig::link() });
+    let mut rig = Rig::with(Link { retry_count: 7, ..common::rig::link() });
     rig.post(1, SEND, bytes(1));
     let mut sent = 0;
     while rig.failure().is_none() {
@@ -365,7 +362,7 @@ fn rnr_retries_end() {
 
 #[test]
 fn seven_rnr_retries_end_with_the_time_and_not_with_the_count() {
-    let mut rig = Rig::with(Link { rnr_retry_count: 7, ..rig::link() });
+    let mut rig = Rig::with(Link { rnr_retry_count: 7, ..common::rig::link() });
     rig.post(1, SEND, bytes(1));
     let (started, mut count) = (rig.now, 0);
     while rig.failure().is_none() {
@@ -431,10 +428,10 @@ fn a_refusal_behind_a_read_whose_data_never_comes_is_a_time_out() {
 
 #[test]
 fn the_completions_of_one_call_are_bounded() {
-    let link = rig::link();
+    let link = common::rig::link();
     let sizes = roce::qp::Sizes { send_depth: 200, window: 200, ..roce::qp::Sizes::default() };
     let mut rig = Rig::new();
-    rig.qp = roce::qp::QueuePair::new(rig::QP, sizes).expect("memory");
+    rig.qp = roce::qp::QueuePair::new(common::rig::QP, sizes).expect("memory");
     assert!(rig.qp.connect(link));
     for context in 0..200 {
         rig.post(context, WRITE, Vec::new());

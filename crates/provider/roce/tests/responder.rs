@@ -2,12 +2,9 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
 
-#[path = "common/memory.rs"]
-mod memory;
-#[path = "common/rig.rs"]
-mod rig;
+mod common;
 
-use rig::{IN, Rig};
+use common::rig::{IN, Rig};
 use roce::{
     Failure,
     wire::{Extended, Opcode, Reth},
@@ -288,7 +285,7 @@ fn more_reads_than_were_agreed_on_are_an_invalid_request() {
 
 #[test]
 fn without_reads_a_read_is_an_invalid_request() {
-    let mut rig = Rig::with(roce::qp::Link { inbound_reads: 0, ..rig::link() });
+    let mut rig = Rig::with(roce::qp::Link { inbound_reads: 0, ..common::rig::link() });
     rig.memory.register(7, 0, bytes(600));
     rig.read(0, 0, 7, 10);
     assert_eq!(rig.take().expect("a NAK").syndrome(), 0x61);

@@ -2,17 +2,14 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
 
-#[path = "common/memory.rs"]
-mod memory;
-#[path = "common/world.rs"]
-mod world;
+mod common;
 
+use common::world::{Side, World};
 use roce::{
     Counters, FRAME,
     qp::Work,
     wire::{Bth, Deth, Envelope, Ethernet, Extended, Opcode, Packet, cm, ethernet::ethertype},
 };
-use world::{Side, World};
 
 const SEND: Work = Work::Send { invalidate: None };
 
@@ -135,7 +132,7 @@ fn a_datagram_with_another_queue_key_is_dropped_and_counted() {
 fn a_stack_on_a_vlan_speaks_and_hears_its_tag_only() {
     let mut world = World::new(3);
     for (index, side) in world.sides.iter_mut().enumerate() {
-        side.stack = world::tagged_stack(index, 3, Some(2 << 13 | 7));
+        side.stack = common::world::tagged_stack(index, 3, Some(2 << 13 | 7));
     }
     let ends = world.connect(true);
     world.sides[1].memory.post_receive(1, 64);
@@ -180,7 +177,7 @@ fn questions_of_others_do_not_fill_the_cache() {
     world.sides[0].stack.listen(None, 5).expect("free");
     let qp = world.create(1);
     let (local, remote) = ("10.0.0.2:0".parse().expect("an address"), "10.0.0.1:5".parse().expect("an address"));
-    let connect = roce::cm::Connect { qp, local, remote, private: b"", limits: world::LIMITS };
+    let connect = roce::cm::Connect { qp, local, remote, private: b"", limits: common::world::LIMITS };
     let Side { stack, memory, .. } = &mut world.sides[1];
     stack.connect(world.now, &connect, memory).expect("it begins");
     world.wait_event(0, |kind| *kind == roce::cm::EventKind::Requested);

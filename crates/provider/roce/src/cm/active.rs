@@ -71,7 +71,7 @@ impl Manager {
             return Err(CallError::BadAddress);
         }
         context.interface.next_hop(remote.ip()).ok_or(CallError::NoRoute)?;
-        let (index, id) = self.free_place().ok_or(CallError::NoRoom)?;
+        let (index, id) = self.free_slot().ok_or(CallError::NoRoom)?;
         if local.port() == 0 {
             local.set_port(EPHEMERAL + self.ephemeral);
             self.ephemeral = (self.ephemeral + 1) % (u16::MAX - EPHEMERAL);
@@ -124,7 +124,7 @@ impl Manager {
             closed: false,
         };
         connection.message = Mad::new(Attribute::Req, transaction, &self.build_req(context, &connection, data));
-        self.places[index].connection = Some(connection);
+        self.slots[index].connection = Some(connection);
         if let Some(entry) = context.qps.get_mut(qp) {
             entry.connection = id;
         }
@@ -188,8 +188,8 @@ impl Manager {
 
     /// A station has answered: connections that wait for it go on.
     pub fn neighbours_changed<A: Adapter>(&mut self, context: &mut Context<'_, A>) {
-        for index in 0..self.places.len() {
-            let resolving = self.places[index].connection.as_ref().filter(|it| it.state == State::Resolving);
+        for index in 0..self.slots.len() {
+            let resolving = self.slots[index].connection.as_ref().filter(|it| it.state == State::Resolving);
             if let Some(id) = resolving.map(|connection| connection.id) {
                 self.resolve(context, id);
             }

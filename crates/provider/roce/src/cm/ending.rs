@@ -128,8 +128,8 @@ impl Manager {
         self.send_dreq(context, id);
     }
 
-    /// The peer has disconnected, or refuses what was established.
-    fn peer_left<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32) {
+    /// The peer has disconnected, or refuses what was or nearly was established, for this reason.
+    fn peer_left<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32, reason: Option<Reason>) {
         let Some(connection) = self.get_mut(id) else { return };
         match connection.state {
             State::Established => {
@@ -144,7 +144,7 @@ impl Manager {
             }
             State::DisconnectSent => self.disconnected(context, id, Ok(())),
             State::ReplySent | State::ReplyReceived | State::RequestReceived => {
-                self.end_unconnected(context, id, Refusal::Aborted);
+                self.end_unconnected(context, id, reason.map_or(Refusal::Aborted, Refusal::Withdrawn));
             }
             _ => {}
         }
@@ -187,7 +187,7 @@ impl Manager {
         let path = Self::way_back(context.interface, envelope);
         self.send(context.counters, path, Mad::new(Attribute::Drep, transaction, &drep));
         if let Some(id) = id {
-            self.peer_left(context, id);
+            self.peer_left(context, id, None);
         }
     }
 
@@ -208,7 +208,7 @@ impl Manager {
                 connection.remote_id == theirs && connection.remote_guid == guid && connection.path.is_of(envelope)
             });
             if let Some(id) = given_up {
-                self.peer_left(context, id);
+                self.peer_left(context, id, Some(reason));
             }
             return;
         }
@@ -221,7 +221,7 @@ impl Manager {
         let Some(id) = self.meant(envelope, ours, theirs).or_else(of_nobody) else { return };
         let Some(connection) = self.get_mut(id) else { return };
         if connection.state != State::RequestSent {
-            self.peer_left(context, id);
+            self.peer_left(context, id, Some(reason));
             return;
         }
         if rej.message >> 6 != Message::Req as u8 {

@@ -31,8 +31,10 @@ pub enum EventKind {
 /// Why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The peer has refused.
+    /// The peer has refused what this side asked for.
     Rejected(Reason),
+    /// The peer does not want any more what it had asked for, and this side has accepted.
+    Withdrawn(Reason),
     /// The peer did not answer.
     Timeout,
     /// No station has the address.
@@ -51,7 +53,16 @@ impl Refusal {
             Self::Rejected(_) => NtStatus::CONNECTION_REFUSED,
             Self::HostUnreachable => NtStatus::HOST_UNREACHABLE,
             Self::NetworkUnreachable => NtStatus::NETWORK_UNREACHABLE,
-            Self::Aborted => NtStatus::CONNECTION_ABORTED,
+            Self::Withdrawn(_) | Self::Aborted => NtStatus::CONNECTION_ABORTED,
+        }
+    }
+
+    /// What the peer's REJ gave as its reason, if there was one.
+    #[must_use]
+    pub const fn reason(self) -> Option<Reason> {
+        match self {
+            Self::Rejected(reason) | Self::Withdrawn(reason) => Some(reason),
+            Self::Timeout | Self::HostUnreachable | Self::NetworkUnreachable | Self::Aborted => None,
         }
     }
 }

@@ -102,7 +102,7 @@ struct Outgoing {
     mad: Mad,
 }
 
-struct Place {
+struct Slot {
     generation: u32,
     connection: Option<Connection>,
 }
@@ -155,7 +155,7 @@ const ACK_DELAY: u8 = 15;
 
 /// The connection manager of a stack.
 pub(crate) struct Manager {
-    places: Box<[Place]>,
+    slots: Box<[Slot]>,
     index_bits: u32,
     listeners: Box<[Option<Listener>]>,
     half_open: usize,
@@ -178,7 +178,7 @@ impl Manager {
         let first = random.next_u32() & ((RENEWED >> index_bits) - 1);
         let count = room.connections.min(1 << index_bits);
         Ok(Self {
-            places: try_slice(count, |_| Place { generation: first, connection: None })?,
+            slots: try_slice(count, |_| Slot { generation: first, connection: None })?,
             index_bits,
             listeners: try_slice(room.listeners, |_| None)?,
             half_open: room.half_open,
@@ -198,33 +198,33 @@ impl Manager {
     }
 
     pub fn connection(&self, id: u32) -> Option<&Connection> {
-        let place = self.places.get(id as usize & ((1 << self.index_bits) - 1))?;
-        place.connection.as_ref().filter(|connection| connection.id == id)
+        let slot = self.slots.get(id as usize & ((1 << self.index_bits) - 1))?;
+        slot.connection.as_ref().filter(|connection| connection.id == id)
     }
 
     fn get_mut(&mut self, id: u32) -> Option<&mut Connection> {
-        let place = self.places.get_mut(id as usize & ((1 << self.index_bits) - 1))?;
-        place.connection.as_mut().filter(|connection| connection.id == id)
+        let slot = self.slots.get_mut(id as usize & ((1 << self.index_bits) - 1))?;
+        slot.connection.as_mut().filter(|connection| connection.id == id)
     }
 
     fn find(&self, wanted: impl Fn(&Connection) -> bool) -> Option<u32> {
-        let connections = self.places.iter().filter_map(|place| place.connection.as_ref());
+        let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
         connections.into_iter().find(|connection| wanted(connection)).map(|connection| connection.id)
     }
 
-    /// A free place's index, and the id that a connection gets there.
-    fn free_place(&mut self) -> Option<(usize, u32)> {
-        let index = self.places.iter().position(|place| place.connection.is_none())?;
-        let place = &mut self.places[index];
+    /// A free slot's index, and the id that a connection gets there.
+    fn free_slot(&mut self) -> Option<(usize, u32)> {
+        let index = self.slots.iter().position(|slot| slot.connection.is_none())?;
+        let slot = &mut self.slots[index];
         // Never zero, which would be no id.
-        place.generation = (place.generation % ((RENEWED >> self.index_bits) - 1)) + 1;
-        Some((index, place.generation << self.index_bits | u32::try_from(index).ok()?))
+        slot.generation = (slot.generation % ((RENEWED >> self.index_bits) - 1)) + 1;
+        Some((index, slot.generation << self.index_bits | u32::try_from(index).ok()?))
     }
 
     fn remove<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32) {
         let index = id as usize & ((1 << self.index_bits) - 1);
-        let Some(place) = self.places.get_mut(index) else { return };
-        let Some(connection) = place.connection.as_ref().filter(|it| it.id == id) else { return };
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(connection) = slot.connection.as_ref().filter(|it| it.id == id) else { return };
         if connection.remote_id != 0 {
             let past = Past {
                 remote_guid: connection.remote_guid,
@@ -243,7 +243,7 @@ impl Manager {
             entry.connection = 0;
         }
         // In its place: kernel stacks are small.
-        place.connection = None;
+        slot.connection = None;
         self.events.retain(|event| event.connection != id);
     }
 
@@ -448,8 +448,8 @@ impl Manager {
         while self.past.front().is_some_and(|past| past.until <= context.now) {
             self.past.pop();
         }
-        for index in 0..self.places.len() {
-            let Some(connection) = &self.places[index].connection else { continue };
+        for index in 0..self.slots.len() {
+            let Some(connection) = &self.slots[index].connection else { continue };
             let id = connection.id;
             if connection.deadline.is_some_and(|deadline| deadline <= context.now) {
                 self.expire(context, id);

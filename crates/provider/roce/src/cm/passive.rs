@@ -39,28 +39,28 @@ impl Manager {
         if self.listeners.iter().flatten().any(overlaps) {
             return Err(CallError::InUse);
         }
-        let place = self.listeners.iter_mut().find(|place| place.is_none()).ok_or(CallError::NoRoom)?;
-        *place = Some(Listener { address, port, paused: false });
+        let slot = self.listeners.iter_mut().find(|slot| slot.is_none()).ok_or(CallError::NoRoom)?;
+        *slot = Some(Listener { address, port, paused: false });
         Ok(())
     }
 
     /// Ends listening. Connections that were told stay.
     pub fn stop_listening(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), CallError> {
-        let place = self.listener_place(address, port)?;
-        *place = None;
+        let slot = self.listener_slot(address, port)?;
+        *slot = None;
         Ok(())
     }
 
     /// `NdkControlConnectEvents`.
     pub fn pause(&mut self, address: Option<IpAddr>, port: u16, paused: bool) -> Result<(), CallError> {
-        let place = self.listener_place(address, port)?;
-        *place = Some(Listener { address, port, paused });
+        let slot = self.listener_slot(address, port)?;
+        *slot = Some(Listener { address, port, paused });
         Ok(())
     }
 
-    fn listener_place(&mut self, address: Option<IpAddr>, port: u16) -> Result<&mut Option<Listener>, CallError> {
+    fn listener_slot(&mut self, address: Option<IpAddr>, port: u16) -> Result<&mut Option<Listener>, CallError> {
         let is_it = |listener: Listener| listener.address == address && listener.port == port;
-        self.listeners.iter_mut().find(|place| place.is_some_and(is_it)).ok_or(CallError::Unknown)
+        self.listeners.iter_mut().find(|slot| slot.is_some_and(is_it)).ok_or(CallError::Unknown)
     }
 
     /// A peer wants to connect.
@@ -116,10 +116,10 @@ impl Manager {
             }
         };
         let waiting = [State::RequestReceived, State::ReplySent];
-        let half_open = self.places.iter().filter_map(|place| place.connection.as_ref());
+        let half_open = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
         let half_open = half_open.filter(|connection| waiting.contains(&connection.state)).count();
-        let place = if half_open < self.half_open { self.free_place() } else { None };
-        let Some((index, id)) = place else {
+        let slot = if half_open < self.half_open { self.free_slot() } else { None };
+        let Some((index, id)) = slot else {
             context.counters.refused_for_room += 1;
             refuse(self, context, Reason::NO_RESOURCES, &[]);
             return;
@@ -159,7 +159,7 @@ impl Manager {
             closed: false,
         };
         connection.keep(&req.private.consumer);
-        self.places[index].connection = Some(connection);
+        self.slots[index].connection = Some(connection);
         self.tell(id, EventKind::Requested);
     }
 

@@ -9,6 +9,7 @@ pub use request::{Flags, PostError, Request, Work};
 
 use fallible::AllocError;
 use requester::Requester;
+pub(crate) use responder::LastAck;
 use responder::Responder;
 
 use crate::{
@@ -226,13 +227,21 @@ impl QueuePair {
         adapter: &mut impl Adapter,
         counters: &mut Counters,
     ) -> Option<usize> {
-        let link = self.link.filter(|_| self.state == State::Ready)?;
+        let link = self.link?;
+        if self.state != State::Ready {
+            return self.take_last_ack().map(|ack| ack.send(frame, counters));
+        }
         let length = match self.responder.transmit(&link, frame, adapter, counters) {
             None => self.requester.transmit(now, &link, frame, adapter),
             length => length,
         };
         self.settle(adapter);
         length
+    }
+
+    /// The ACK that has not gone out yet of one that has ended.
+    pub(crate) fn take_last_ack(&mut self) -> Option<LastAck> {
+        self.link.as_ref().and_then(|link| self.responder.take_last_ack(link))
     }
 
     /// Time has passed.
@@ -252,8 +261,8 @@ impl QueuePair {
     /// Returns true if [`transmit`](Self::transmit) may have a packet.
     #[must_use]
     pub fn may_transmit(&self, now: u64) -> bool {
-        self.state == State::Ready
-            && (self.responder.has_answers() || self.link.is_some_and(|link| self.requester.may_transmit(now, &link)))
+        self.responder.has_answers()
+            || self.state == State::Ready && self.link.is_some_and(|link| self.requester.may_transmit(now, &link))
     }
 
     /// Tells completions, and whether one of the halves has failed.

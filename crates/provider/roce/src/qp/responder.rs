@@ -80,6 +80,36 @@ enum Stop {
     BadInvalidate,
 }
 
+/// What is left to say of a queue pair that has ended.
+pub struct LastAck {
+    link: Link,
+    psn: Psn,
+    msn: u32,
+}
+
+impl LastAck {
+    /// Writes it to the front of `frame`, and returns its length.
+    pub fn send(&self, frame: &mut [u8], counters: &mut Counters) -> usize {
+        counters.acks_sent += 1;
+        answer(&self.link, self.psn, aeth(Syndrome::Ack, self.msn), frame)
+    }
+}
+
+fn aeth(syndrome: Syndrome, msn: u32) -> Extended {
+    let aeth = Aeth { syndrome: syndrome.to_byte(), msn: U24::new(msn) };
+    Extended { aeth: Some(aeth), ..Extended::default() }
+}
+
+/// Writes an ACK or NAK.
+fn answer(link: &Link, psn: Psn, aeth: Extended, frame: &mut [u8]) -> usize {
+    let bth = Bth::new(Opcode::Acknowledge, link.remote_qpn, psn);
+    let written: Result<usize, core::convert::Infallible> = link.path.emit(bth, &aeth, 0, frame, |_| Ok(()));
+    match written {
+        Ok(length) => length,
+        Err(never) => match never {},
+    }
+}
+
 /// Bytes of a packet's payload, which is no longer than a datagram.
 fn length_of(packet: &Packet<'_>) -> u32 {
     u32::try_from(packet.payload.len()).unwrap_or(u32::MAX)
@@ -125,11 +155,23 @@ impl Responder {
     }
 
     /// Ends everything. A receive that a message had taken is completed.
+    ///
+    /// What is here for good is acknowledged still ([`take_last_ack`](Self::take_last_ack)): without that its sender would take it for
+    /// lost, though this side's consumer has it and has disconnected because of it. Not what comes behind a read that gets no answer any
+    /// more.
     pub fn end(&mut self, qp: u32, failure: Failure, adapter: &mut impl Adapter) {
         self.failed.get_or_insert(failure);
         self.drop_message(qp, failure, adapter);
-        (self.ack, self.nak) = (None, None);
+        let unanswered =
+            self.reads.iter().find(|read| !read.is_answered()).map(|read| read.first.plus(read.stream.next));
+        self.ack = self.ack.filter(|ack| unanswered.is_none_or(|first| ack.is_before(first)));
+        self.nak = None;
         self.reads.clear();
+    }
+
+    /// The ACK that is left when this has ended.
+    pub fn take_last_ack(&mut self, link: &Link) -> Option<LastAck> {
+        self.ack.take().map(|psn| LastAck { link: *link, psn, msn: self.msn })
     }
 
     fn drop_message(&mut self, qp: u32, failure: Failure, adapter: &mut impl Adapter) {
@@ -237,10 +279,9 @@ impl Responder {
         self.message = Some(Message::Send { receive, offset });
         let end = offset.checked_add(length).filter(|end| *end <= receive.length);
         let end = end.ok_or(Stop::Refuse(Nak::InvalidRequest, Failure::ReceiveTooShort))?;
-        if length > 0 {
-            let filled = adapter.fill_receive(link.qp, &receive, offset, packet.payload);
-            filled.map_err(|Refused| Stop::Refuse(Nak::RemoteOperation, Failure::ReceiveProtection))?;
-        }
+        // Also without bytes: a receive whose memory may not be used fails with any message.
+        let filled = adapter.fill_receive(link.qp, &receive, offset, packet.payload);
+        filled.map_err(|Refused| Stop::Refuse(Nak::RemoteOperation, Failure::ReceiveProtection))?;
         if !position.ends() {
             self.message = Some(Message::Send { receive, offset: end });
             return Ok(());
@@ -391,19 +432,8 @@ impl Responder {
         Some(self.answer(link, psn, syndrome, frame))
     }
 
-    fn aeth(&self, syndrome: Syndrome) -> Extended {
-        let aeth = Aeth { syndrome: syndrome.to_byte(), msn: U24::new(self.msn) };
-        Extended { aeth: Some(aeth), ..Extended::default() }
-    }
-
     fn answer(&self, link: &Link, psn: Psn, syndrome: Syndrome, frame: &mut [u8]) -> usize {
-        let bth = Bth::new(Opcode::Acknowledge, link.remote_qpn, psn);
-        let written: Result<usize, core::convert::Infallible> =
-            link.path.emit(bth, &self.aeth(syndrome), 0, frame, |_| Ok(()));
-        match written {
-            Ok(length) => length,
-            Err(never) => match never {},
-        }
+        answer(link, psn, aeth(syndrome, self.msn), frame)
     }
 
     /// The next packet of the answer to a READ.
@@ -422,7 +452,7 @@ impl Responder {
         let psn = first.plus(stream.next);
         let position = Position::of(stream.next, stream.start, stream.end);
         let bth = Bth::new(Opcode::read_response(position), link.remote_qpn, psn);
-        let extended = if position == Position::Middle { Extended::default() } else { self.aeth(Syndrome::Ack) };
+        let extended = if position == Position::Middle { Extended::default() } else { aeth(Syndrome::Ack, self.msn) };
         let bytes = link.mtu.payload(stream.bytes, stream.next);
         let from = address.wrapping_add((stream.next * link.mtu.bytes()).into());
         let length = link

@@ -31,7 +31,6 @@ pub struct Memory {
     pub writes: Vec<(u32, u64, u32)>,
 }
 
-#[allow(dead_code, reason = "not each test uses all of it")]
 impl Memory {
     pub fn post_receive(&mut self, context: u64, length: u32) {
         self.receives.push_back(Receive { context, length });

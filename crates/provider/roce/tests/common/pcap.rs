@@ -32,7 +32,6 @@ pub fn captures() -> Vec<(String, Vec<Vec<u8>>)> {
 }
 
 /// The frames of one capture, with those that lie in VXLAN taken out of it.
-#[allow(dead_code, reason = "not each test reads a single capture")]
 pub fn capture(name: &str) -> Vec<Vec<u8>> {
     let (_, frames) = captures().into_iter().find(|(found, _)| found == name).expect("a capture of this name");
     frames

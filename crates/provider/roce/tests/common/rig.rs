@@ -58,7 +58,6 @@ pub struct Sent {
     pub payload: Vec<u8>,
 }
 
-#[allow(dead_code, reason = "not each test uses all of it")]
 impl Sent {
     /// Opcode and distance of its number from the first one.
     pub fn short(&self, first: u32) -> (Opcode, u32) {
@@ -81,7 +80,6 @@ pub struct Rig {
     pub now: u64,
 }
 
-#[allow(dead_code, reason = "not each test uses all of it")]
 impl Rig {
     pub fn new() -> Self {
         Self::with(link())

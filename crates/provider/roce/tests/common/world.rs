@@ -52,13 +52,11 @@ pub fn sizes() -> Sizes {
 }
 
 /// The stack of a side: `10.0.0.1` and `fd00::1`, or `10.0.0.2` and `fd00::2`.
-#[allow(dead_code, reason = "not each test uses it")]
 pub fn stack(side: usize, seed: u64, network_mtu: usize) -> Stack {
     make_stack(side, seed, network_mtu, None)
 }
 
 /// The same, with a tag.
-#[allow(dead_code, reason = "not each test uses it")]
 pub fn tagged_stack(side: usize, seed: u64, tag: Option<u16>) -> Stack {
     make_stack(side, seed, 1500, tag)
 }
@@ -85,7 +83,6 @@ fn make_stack(side: usize, seed: u64, network_mtu: usize, tag: Option<u16>) -> S
     Stack::new(&config).expect("memory")
 }
 
-#[allow(dead_code, reason = "not each test uses all of it")]
 impl World {
     pub fn new(seed: u64) -> Self {
         Self::with_mtu(seed, 1500)
@@ -251,6 +248,18 @@ impl World {
         self.complete_connect(connection);
         self.wait_event(1, |kind| *kind == EventKind::Accepted(Ok(())));
         [(connection, qp), (asked, accepted)]
+    }
+
+    /// Lets the sides find each other's station: a connection comes and goes.
+    pub fn meet(&mut self) {
+        let [active, passive] = self.connect(false);
+        self.close(0, active.0);
+        self.run(1_000_000);
+        self.close(1, passive.0);
+        for side in &mut self.sides {
+            side.events.clear();
+        }
+        self.sent.clear();
     }
 
     pub fn post(&mut self, side: usize, qp: u32, context: u64, work: Work, data: Vec<u8>) -> bool {

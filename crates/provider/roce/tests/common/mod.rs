@@ -1,0 +1,8 @@
+//! What the tests of this crate, and its examples, have in common.
+
+#![allow(dead_code, reason = "each of these programs uses a part")]
+
+pub mod memory;
+pub mod pcap;
+pub mod rig;
+pub mod world;
