@@ -139,11 +139,9 @@ macro_rules! slot_since {
                 if version < NDK_VERSION::$version {
                     return None;
                 }
-                // SAFETY: as above.
-                let dispatch = unsafe { (*this).Dispatch };
-                // SAFETY: a table of this version has the slot. Only the slot is read; no reference to the table is
-                // made, which may be longer or shorter than the type says.
-                unsafe { (*dispatch).$slot }
+                // SAFETY: a table of this version has the slot. Only the slot is read; no reference to the table is made, which
+                // may be longer or shorter than the type says.
+                unsafe { (*(*this).Dispatch).$slot }
             }
         }
     };

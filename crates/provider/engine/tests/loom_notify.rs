@@ -174,6 +174,7 @@ fn an_arm_and_a_push_do_not_miss_each_other() {
     });
 }
 
+//= bug 2
 #[test]
 fn two_producers_and_two_arms_do_not_miss_each_other() {
     model(4, || {
@@ -200,6 +201,8 @@ fn two_producers_and_two_arms_do_not_miss_each_other() {
     });
 }
 
+//= NDKPI 7.1.7
+//= bug 6
 #[test]
 fn a_consumer_that_drains_and_arms_in_its_callback_gets_everything() {
     model(4, || {
@@ -326,6 +329,7 @@ fn a_close_and_an_expiring_timer_leave_nothing() {
     });
 }
 
+//= NDKPI 7.1.10
 #[test]
 fn two_overruns_and_an_arm_tell_the_failure_once() {
     model(4, || {

@@ -238,6 +238,7 @@ fn a_send_posted_while_the_queue_pair_fails_is_refused_or_cancelled() {
     });
 }
 
+//= NDKPI 7.2.5
 #[test]
 fn a_flush_at_the_same_time_as_a_post_cancels_all_before_it() {
     model(5, || {
@@ -349,6 +350,7 @@ fn a_link_at_the_same_time_as_a_failure_leaves_no_peer() {
     }
 }
 
+//= NDKPI 7.2.5
 #[test]
 fn a_turn_at_the_same_time_as_the_link_does_not_miss_the_peer() {
     for mode in [NicMode::Deferred, NicMode::Direct] {

@@ -197,12 +197,14 @@ fn a_write_by_the_table_of_tokens() {
     race(NicMode::Direct, Pair::write, 0, false);
 }
 
+//= NDKPI 7.4.3
 #[test]
 fn a_write_that_fills_the_cache() {
     race(NicMode::Direct, Pair::write, 1, true);
     race(NicMode::Direct, Pair::write, 1, false);
 }
 
+//= NDKPI 7.4.3
 #[test]
 fn a_write_by_the_cache() {
     race(NicMode::Direct, Pair::write, 2, true);

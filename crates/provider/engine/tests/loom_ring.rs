@@ -54,6 +54,7 @@ fn check(
     });
 }
 
+//= NDKPI 7.1.2
 #[test]
 fn entries_arrive_once_and_in_order() {
     check(2, 0, &[1, 2, 1], |producer| {
@@ -138,6 +139,7 @@ fn resize(producer: &mut Producer<u32>, limit: u32) -> bool {
     producer.resize(Spare::try_new(limit).expect("memory")).is_ok()
 }
 
+//= NDKPI 7.1.11
 #[test]
 fn a_growing_ring_loses_nothing() {
     check(1, u64::MAX, &[1, 2], |producer| {
@@ -151,6 +153,7 @@ fn a_growing_ring_loses_nothing() {
     });
 }
 
+//= bug 8
 #[test]
 fn a_chain_of_resizes_loses_nothing() {
     check(1, 0, &[1, 2], |producer| {
@@ -165,6 +168,7 @@ fn a_chain_of_resizes_loses_nothing() {
     });
 }
 
+//= NDKPI 7.1.11
 #[test]
 fn a_shrinking_ring_loses_nothing() {
     check(2, 0, &[1, 2], |producer| {

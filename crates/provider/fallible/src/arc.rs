@@ -63,9 +63,7 @@ impl<T> Arc<T> {
         let inner = NonNull::new(raw.cast::<Inner<T>>()).ok_or(AllocError)?;
         // Field by field, so that a large value does not pass through the stack once more.
         // SAFETY: `inner` is memory of the layout of `Inner<T>`, so the field lies inside of it.
-        let references = unsafe { &raw mut (*inner.as_ptr()).references };
-        // SAFETY: as for the field before.
-        let place = unsafe { &raw mut (*inner.as_ptr()).value };
+        let (references, place) = unsafe { (&raw mut (*inner.as_ptr()).references, &raw mut (*inner.as_ptr()).value) };
         // SAFETY: the memory is fresh, aligned, and nobody else's.
         unsafe { references.write(AtomicUsize::new(1)) };
         // SAFETY: the memory is fresh, aligned, and nobody else's; now both fields have a value.
@@ -99,7 +97,7 @@ impl<T> Arc<T> {
     /// `value` came from `into_raw` of an `Arc` of the same type, and that reference is taken back only once.
     #[must_use]
     pub const unsafe fn from_raw(value: *const T) -> Self {
-        // SAFETY: `value` is the field of an `Inner<T>` (the caller's promise), which begins `offset_of` bytes before it.
+        // SAFETY: `value` is the field of an `Inner<T>` (`# Safety`), which begins `offset_of` bytes before it.
         let inner = unsafe { value.byte_sub(offset_of!(Inner<T>, value)) };
         // SAFETY: a field of a live allocation is not at address zero, nor is the allocation.
         let inner = unsafe { NonNull::new_unchecked(inner.cast_mut().cast::<Inner<T>>()) };
@@ -211,7 +209,7 @@ impl<T> UniqueArc<T> {
     /// `value` came from `into_raw` of a `UniqueArc` of the same type, and is taken back only once.
     #[must_use]
     pub const unsafe fn from_raw(value: *mut T) -> Self {
-        // SAFETY: `value` is the field of an `Inner<T>` (the caller's promise), which begins `offset_of` bytes before it.
+        // SAFETY: `value` is the field of an `Inner<T>` (`# Safety`), which begins `offset_of` bytes before it.
         let inner = unsafe { value.byte_sub(offset_of!(Inner<T>, value)) };
         // SAFETY: a field of a live allocation is not at address zero, nor is the allocation.
         let inner = unsafe { NonNull::new_unchecked(inner.cast::<Inner<T>>()) };
@@ -239,7 +237,7 @@ impl<T> DerefMut for UniqueArc<T> {
 
 impl<T> Drop for UniqueArc<T> {
     // Most references that are dropped are not the last one: their code is a decrement and a branch. And where a value ends is one
-    // function of its type, by which `tools/stack-depth.py` can tell which values end inside of which.
+    // function of its type, by which `cargo xtask stack-depth` can tell which values end inside of which.
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {

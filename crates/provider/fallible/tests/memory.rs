@@ -18,13 +18,13 @@ static BYTES: AtomicUsize = AtomicUsize::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the size of `layout` is not zero (the trait's `# Safety`).
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         BYTES.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: `place` came from `alloc` with this layout, and so from the system (the trait's `# Safety`).
         unsafe { System.dealloc(place, layout) };
     }
 }

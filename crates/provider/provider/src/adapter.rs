@@ -144,7 +144,7 @@ unsafe extern "system" fn create_cq<O: NdkOs>(
     let create = |adapter: &Borrowed<Adapter<O>>| {
         CompletionQueue::create(adapter, depth, notification, notification_context, affinity)
     };
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `adapter` is open, and `out` valid for writing (`# Safety`).
     unsafe { dispatch::create(adapter, completion, context, out, create) }
 }
 
@@ -160,7 +160,7 @@ unsafe extern "system" fn create_pd<O: NdkOs>(
     out: *mut *mut NDK_PD,
 ) -> NtStatus {
     let create = |adapter: &Borrowed<Adapter<O>>| ProtectionDomain::create(adapter);
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `adapter` is open, and `out` valid for writing (`# Safety`).
     unsafe { dispatch::create(adapter, completion, context, out, create) }
 }
 
@@ -176,7 +176,7 @@ unsafe extern "system" fn create_connector<O: NdkOs>(
     out: *mut *mut NDK_CONNECTOR,
 ) -> NtStatus {
     let create = |adapter: &Borrowed<Adapter<O>>| ConnectorObject::create(adapter);
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `adapter` is open, and `out` valid for writing (`# Safety`).
     unsafe { dispatch::create(adapter, completion, context, out, create) }
 }
 
@@ -197,7 +197,7 @@ unsafe extern "system" fn create_listener<O: NdkOs>(
         let callback = connect_event.ok_or(NtStatus::INVALID_PARAMETER)?;
         ListenerObject::create(adapter, callback, event_context)
     };
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `adapter` is open, and `out` valid for writing (`# Safety`).
     unsafe { dispatch::create(adapter, completion, context, out, create) }
 }
 
@@ -219,6 +219,6 @@ unsafe extern "system" fn create_shared_endpoint<O: NdkOs>(
         let local = unsafe { address::read(local, length) }?;
         SharedEndpointObject::create(adapter, local)
     };
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `adapter` is open, and `out` valid for writing (`# Safety`).
     unsafe { dispatch::create(adapter, completion, context, out, create) }
 }

@@ -14,7 +14,7 @@ use ndkpi::{NtStatus, SOCKADDR, SOCKADDR_INET};
 ///
 /// `address` is null or valid for reading `length` bytes.
 pub unsafe fn read(address: *const SOCKADDR, length: u32) -> Result<SocketAddr, NtStatus> {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `address` is null or valid for reading `length` bytes (`# Safety`).
     let read = unsafe { SOCKADDR_INET::read(address, length) };
     read.and_then(|address| address.to_socket_addr()).ok_or(NtStatus::INVALID_PARAMETER)
 }

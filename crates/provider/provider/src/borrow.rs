@@ -90,6 +90,8 @@ pub unsafe fn borrow<B: Body>(public: *mut B::Public) -> Result<Borrowed<B>, NtS
     Ok(Borrowed(ManuallyDrop::new(ObjectRef(object))))
 }
 
+//= NDKPI 7.1.2
+//= NDKPI 7.3.1
 /// A value that one call at a time uses, because the consumer promises it (`NDKPI 7.1.2`, `NDKPI 7.3`).
 ///
 /// A broken promise is noticed where that costs nothing: always if a call is made from inside another one, nearly always if
@@ -119,7 +121,7 @@ impl<T> Exclusive<T> {
         if self.busy.load(Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: no other call runs (the caller's promise), and none is further up on the stack, or it were busy.
+        // SAFETY: no other call runs (`# Safety`), and none is further up on the stack, or it were busy.
         let value = unsafe { &mut *self.value.get() };
         let value = value.as_mut()?;
         self.busy.store(true, Ordering::Relaxed);
@@ -211,7 +213,7 @@ impl<T> Slot<T> {
     ///
     /// The object is being made or closed: no other call on this slot runs.
     pub unsafe fn replace(&self, value: Option<T>) -> Option<T> {
-        // SAFETY: no other call runs (the caller's promise).
+        // SAFETY: no other call runs (`# Safety`).
         let place = unsafe { &mut *self.0.get() };
         core::mem::replace(place, value)
     }
@@ -224,7 +226,7 @@ impl<T> Slot<T> {
     /// other calls on the object have returned (`NDKPI 7.9`, consumer rule 1).
     #[inline]
     pub unsafe fn get(&self) -> Option<&T> {
-        // SAFETY: nobody replaces the value (the caller's promise).
+        // SAFETY: nobody replaces the value (`# Safety`).
         unsafe { &*self.0.get() }.as_ref()
     }
 }

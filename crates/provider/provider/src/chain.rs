@@ -25,6 +25,7 @@ pub struct Walk {
     pub pieces: usize,
 }
 
+//= NDKPI 7.4.1
 /// Walks a chain. Calls `each` for every MDL that has some of the first `length` bytes, with their number.
 ///
 /// `describe` reads an MDL, or refuses it. The whole chain must be virtually contiguous, also beyond `length`, so it is walked to

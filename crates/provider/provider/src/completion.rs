@@ -275,7 +275,7 @@ impl<P> CreateRequest<P> {
         let timing = completions.timing();
         let (status, object) = match result {
             Ok(object) if timing == CompletionTiming::Inline => {
-                // SAFETY: `out` is valid for a write (the caller's promise).
+                // SAFETY: `out` is valid for a write (`# Safety`).
                 unsafe { self.out.write(object.into_public()) };
                 return NtStatus::SUCCESS;
             }

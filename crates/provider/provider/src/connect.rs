@@ -36,7 +36,7 @@ const unsafe fn private_data<'a>(data: *const c_void, length: u32) -> Result<&'a
     if data.is_null() {
         return Err(NtStatus::INVALID_PARAMETER);
     }
-    // SAFETY: the data is not null and valid for reading (the caller's promise).
+    // SAFETY: the data is not null and valid for reading (`# Safety`).
     Ok(unsafe { slice::from_raw_parts(data.cast::<u8>(), length as usize) })
 }
 
@@ -81,7 +81,7 @@ unsafe fn queue_pair_of<O: NdkOs>(
     connector: &Borrowed<ConnectorObject<O>>,
     qp: *mut NDK_QP,
 ) -> Result<Borrowed<QueuePair<O>>, NtStatus> {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `qp` is null or open (`# Safety`).
     let pair = unsafe { borrow::<QueuePair<O>>(qp) }?;
     if Arc::ptr_eq(pair.device(), connector.device()) { Ok(pair) } else { Err(NtStatus::INVALID_PARAMETER) }
 }
@@ -296,7 +296,7 @@ pub unsafe extern "system" fn accept<O: NdkOs>(
 ) -> NtStatus {
     let event = event.map(|callback| DisconnectEvent::Plain(callback, event_context));
     let acceptance = Acceptance { qp, reads: ReadLimits { inbound, outbound }, data, data_length, event };
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: connector and queue pair are open, and the data valid for reading (`# Safety` of [`connect`]).
     unsafe { accept_request::<O>(connector, acceptance, completion, context) }
 }
 
@@ -319,7 +319,7 @@ pub unsafe extern "system" fn accept_ex<O: NdkOs>(
 ) -> NtStatus {
     let event = event.map(|callback| DisconnectEvent::Ex(callback, event_context));
     let acceptance = Acceptance { qp, reads: ReadLimits { inbound, outbound }, data, data_length, event };
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: connector and queue pair are open, and the data valid for reading (`# Safety` of [`connect`]).
     unsafe { accept_request::<O>(connector, acceptance, completion, context) }
 }
 
@@ -342,6 +342,7 @@ pub unsafe extern "system" fn reject<O: NdkOs>(
     unsafe { dispatch::with(connector, reject) }.into()
 }
 
+//= NDKPI 7.7.4
 /// `NDK_FN_GET_CONNECTION_DATA` (`NDKPI 7.7.3`, `NDKPI 7.7.4`).
 ///
 /// # Safety

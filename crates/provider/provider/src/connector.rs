@@ -5,6 +5,7 @@ use core::{ffi::c_void, mem::replace, net::SocketAddr};
 use engine::{
     connection::{Connector, ConnectorClient, ConnectorRequest, DisconnectReason, Owner},
     os::SpinLock,
+    wire::RejectReason,
 };
 use fallible::Arc;
 use ndkpi::{
@@ -77,6 +78,10 @@ pub struct ConnectorObject<O: NdkOs> {
 pub struct Client<O: NdkOs>(ObjectRef<ConnectorObject<O>>);
 
 impl<O: NdkOs> ConnectorClient for Client<O> {
+    fn rejected(&self, reason: RejectReason) {
+        self.0.note(Note::Rejected(reason));
+    }
+
     fn completed(&self, asked: ConnectorRequest, status: NtStatus) {
         if !status.is_success() {
             self.0.failed(asked);
@@ -240,7 +245,7 @@ impl<O: NdkOs> Body for ConnectorObject<O> {
     }
 
     unsafe fn begin_close(&self) {
-        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        // SAFETY: the object is being closed: no other call runs (`# Safety` of the trait).
         let connector = unsafe { self.connector.replace(None) };
         if let Some(connector) = connector {
             Connector::close(&connector);
@@ -270,7 +275,7 @@ unsafe fn get_address<O: NdkOs>(
     let get = |object: &Borrowed<ConnectorObject<O>>| which(object.engine()?);
     // SAFETY: the caller passes an open connector.
     let found = unsafe { dispatch::with(connector, get) };
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `length` is valid for reading and writing, `buffer` for writing the bytes it says (`# Safety`).
     unsafe { address::write(found, buffer, length) }
 }
 
@@ -284,7 +289,7 @@ unsafe extern "system" fn get_local_address<O: NdkOs>(
     buffer: *mut SOCKADDR,
     length: *mut u32,
 ) -> NtStatus {
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: the connector is open, `length` valid for reading and writing, `buffer` for writing the bytes it says (`# Safety`).
     unsafe { get_address::<O>(connector, buffer, length, Connector::local_address) }
 }
 
@@ -298,6 +303,6 @@ unsafe extern "system" fn get_peer_address<O: NdkOs>(
     buffer: *mut SOCKADDR,
     length: *mut u32,
 ) -> NtStatus {
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: the connector is open, `length` valid for reading and writing, `buffer` for writing the bytes it says (`# Safety`).
     unsafe { get_address::<O>(connector, buffer, length, Connector::peer_address) }
 }

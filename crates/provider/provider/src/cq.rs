@@ -85,9 +85,10 @@ impl<O: NdkOs> CompletionQueue<O> {
         let client = Client { callback: callback.unwrap_or(nobody), context, object: object.clone() };
         let (cq, consumer) = Cq::try_new(device.os(), parameters, client)?;
         // SAFETY: the object is being made: nobody else knows it.
-        unsafe { object.cq.replace(Some(cq)) };
-        // SAFETY: as before.
-        unsafe { object.consumer.replace(Some(consumer)) };
+        unsafe {
+            object.cq.replace(Some(cq));
+            object.consumer.replace(Some(consumer));
+        }
         Ok(object)
     }
 
@@ -122,10 +123,8 @@ impl<O: NdkOs> Body for CompletionQueue<O> {
     }
 
     unsafe fn begin_close(&self) {
-        // SAFETY: the object is being closed: no other call runs (the caller's promise).
-        let cq = unsafe { self.cq.replace(None) };
-        // SAFETY: as before.
-        let consumer = unsafe { self.consumer.replace(None) };
+        // SAFETY: the object is being closed: no other call runs (`# Safety` of the trait).
+        let (cq, consumer) = unsafe { (self.cq.replace(None), self.consumer.replace(None)) };
         if let Some(cq) = cq {
             cq.close();
         }
@@ -183,23 +182,25 @@ unsafe extern "system" fn arm_cq<O: NdkOs>(cq: *mut NDK_CQ, kind: u32) {
     let _ = unsafe { dispatch::with(cq, arm) };
 }
 
+//= NDKPI 7.1.9
 /// `NDK_FN_GET_CQ_RESULTS` (`NDKPI 5.4`, `NDKPI 7.1.8`, `NDKPI 7.1.9`).
 ///
 /// # Safety
 ///
 /// As [`arm_cq`], and `results` is valid for writing `count` entries.
 unsafe extern "system" fn get_cq_results<O: NdkOs>(cq: *mut NDK_CQ, results: *mut NDK_RESULT, count: u32) -> u32 {
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: no other call of the three runs on the queue, and `results` is valid for writing `count` entries (`# Safety`).
     unsafe { poll::<O, NDK_RESULT>(cq, results, count, plain_result) }
 }
 
+//= NDKPI 7.1.9
 /// `NDK_FN_GET_CQ_RESULTS_EX` (`NDKPI 5.4`, `NDKPI 7.1.9`).
 ///
 /// # Safety
 ///
 /// As [`get_cq_results`].
 unsafe extern "system" fn get_cq_results_ex<O: NdkOs>(cq: *mut NDK_CQ, results: *mut NDK_RESULT_EX, count: u32) -> u32 {
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: no other call of the three runs on the queue, and `results` is valid for writing `count` entries (`# Safety`).
     unsafe { poll::<O, NDK_RESULT_EX>(cq, results, count, extended_result) }
 }
 

@@ -26,7 +26,7 @@ pub unsafe fn with<B: Body, T>(
     public: *mut B::Public,
     rule: impl FnOnce(&Borrowed<B>) -> Result<T, NtStatus>,
 ) -> Result<T, NtStatus> {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is null or stays open until this returns (`# Safety`).
     let object = unsafe { borrow::<B>(public) }?;
     rule(&object)
 }
@@ -46,10 +46,10 @@ pub unsafe fn create<P: Body, B: Body<Os = P::Os>>(
     let create = |parent: &Borrowed<P>| {
         let request = CreateRequest::new(completion, context, out)?;
         let result = rule(parent);
-        // SAFETY: `out` is not null here, and valid for writing (the caller's promise).
+        // SAFETY: `out` is not null here, and valid for writing (`# Safety`).
         Ok(unsafe { request.finish(parent, result) })
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `parent` is null or stays open until this returns (`# Safety`).
     unsafe { with(parent, create) }.unwrap_or_else(|status| status)
 }
 
@@ -68,7 +68,7 @@ pub unsafe fn request<B: Body>(
         let status = rule(object).into();
         Ok(request.finish(object, status))
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is null or stays open until this returns (`# Safety`).
     unsafe { request_that_may_pend(public, completion, context, finish) }
 }
 
@@ -84,6 +84,6 @@ pub unsafe fn request_that_may_pend<B: Body>(
     rule: impl FnOnce(&Borrowed<B>, AsyncRequest) -> Result<NtStatus, NtStatus>,
 ) -> NtStatus {
     let begin = |object: &Borrowed<B>| rule(object, AsyncRequest::new(completion, context)?);
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is null or stays open until this returns (`# Safety`).
     unsafe { with(public, begin) }.unwrap_or_else(|status| status)
 }

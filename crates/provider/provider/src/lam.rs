@@ -45,7 +45,7 @@ pub unsafe extern "system" fn build_lam<O: NdkOs>(
         if size.is_null() || first_byte.is_null() {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: the adapter is open, the pages of `mdl` stay locked, and what is written to is valid (`# Safety`).
         let status = unsafe { build(adapter, mdl, length, lam, size, first_byte) }.into();
         // The callback is optional here (`NDKPI 5.2`); without one the request completes in the call.
         Ok(AsyncRequest::new(completion, context).map_or(status, |request| request.finish(adapter, status)))
@@ -54,6 +54,8 @@ pub unsafe extern "system" fn build_lam<O: NdkOs>(
     unsafe { dispatch::with(adapter, answer) }.unwrap_or_else(|status| status)
 }
 
+//= NDKPI 7.5.1
+//= NDKPI 7.5.2
 /// Maps the range and writes the mapping to the consumer's memory.
 ///
 /// # Safety
@@ -71,7 +73,7 @@ unsafe fn build<O: NdkOs>(
     if length == 0 || length > device.config().info.MaxRegistrationSize {
         return Err(NtStatus::INVALID_PARAMETER);
     }
-    // SAFETY: the pages of the chain stay locked while they are mapped (the caller's promise).
+    // SAFETY: the pages of the chain stay locked while they are mapped (`# Safety`).
     let memory = unsafe { device.os().memory_from_mdl(mdl, length) }?;
     let first = (memory.base() % PAGE_SIZE) as u32;
     let pages = u32::try_from(pages_touched(first, length as u64)).map_err(|_| NtStatus::INVALID_PARAMETER)?;
@@ -90,13 +92,12 @@ unsafe fn build<O: NdkOs>(
     #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits where NDKPI exists")]
     let key = ptr::without_provenance_mut(mapping.key() as usize);
     // SAFETY: `lam` is valid for writing, and has room for the fixed part.
-    let context = unsafe { &raw mut (*lam).AdapterContext };
-    // SAFETY: as before.
-    let page_count = unsafe { &raw mut (*lam).AdapterPageCount };
+    let (context, page_count) = unsafe { (&raw mut (*lam).AdapterContext, &raw mut (*lam).AdapterPageCount) };
     // SAFETY: the place is in the fixed part.
-    unsafe { context.write(key) };
-    // SAFETY: the place is in the fixed part.
-    unsafe { page_count.write(mapping.pages()) };
+    unsafe {
+        context.write(key);
+        page_count.write(mapping.pages());
+    }
     // SAFETY: `lam` has room for all pages.
     let mut page = unsafe { NDK_LOGICAL_ADDRESS_MAPPING::pages(lam) };
     for address in mapping.page_addresses() {
@@ -119,9 +120,10 @@ pub unsafe extern "system" fn release_lam<O: NdkOs>(adapter: *mut NDK_ADAPTER, l
             return Err(NtStatus::INVALID_PARAMETER);
         }
         // SAFETY: `lam` is valid for reading.
-        let context = unsafe { &raw const (*lam).AdapterContext };
-        // SAFETY: as before.
-        let key = unsafe { context.read() };
+        let key = unsafe {
+            let context = &raw const (*lam).AdapterContext;
+            context.read()
+        };
         // Transfers that still use the pages keep them mapped.
         adapter.device().memory().unmap(key.addr() as u64)
     };

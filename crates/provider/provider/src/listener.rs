@@ -90,7 +90,7 @@ impl<O: NdkOs> Body for ListenerObject<O> {
     }
 
     unsafe fn begin_close(&self) {
-        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        // SAFETY: the object is being closed: no other call runs (`# Safety` of the trait).
         let listener = unsafe { self.listener.replace(None) };
         if let Some(listener) = listener {
             Listener::close(&listener);
@@ -140,7 +140,7 @@ unsafe extern "system" fn get_local_address<O: NdkOs>(
     let get = |object: &Borrowed<ListenerObject<O>>| object.engine()?.local_address();
     // SAFETY: the caller passes an open listener.
     let found = unsafe { dispatch::with(listener, get) };
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `length` is valid for reading and writing, `buffer` for writing the bytes it says (`# Safety`).
     unsafe { address::write(found, buffer, length) }
 }
 

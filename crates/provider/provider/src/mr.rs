@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A deregistration that waits for transfers in progress, with the place for its callback.
-struct Waiting<O: NdkOs> {
+struct PendingDeregistration<O: NdkOs> {
     node: Box<Node<CompletionCallback<O>>>,
     request: AsyncRequest,
     object: ObjectRef<MemoryRegion<O>>,
@@ -31,7 +31,7 @@ struct Waiting<O: NdkOs> {
 /// A memory region.
 pub struct MemoryRegion<O: NdkOs> {
     region: Slot<Arc<Region<O>>>,
-    waiting: O::Lock<Option<Waiting<O>>>,
+    waiting: O::Lock<Option<PendingDeregistration<O>>>,
     pd: ObjectRef<ProtectionDomain<O>>,
 }
 
@@ -41,7 +41,7 @@ struct Client<O: NdkOs>(ObjectRef<MemoryRegion<O>>);
 impl<O: NdkOs> Released for Client<O> {
     fn released(&self) {
         // A region that was closed without a deregistration has no request.
-        if let Some(Waiting { node, request, object }) = self.0.waiting.with(Option::take) {
+        if let Some(PendingDeregistration { node, request, object }) = self.0.waiting.with(Option::take) {
             let callback = request.into_callback(object, NtStatus::SUCCESS);
             Completions::push(self.0.device().completions().clone(), node, callback);
         }
@@ -83,7 +83,7 @@ impl<O: NdkOs> Body for MemoryRegion<O> {
     }
 
     unsafe fn begin_close(&self) {
-        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        // SAFETY: the object is being closed: no other call runs (`# Safety` of the trait).
         let region = unsafe { self.region.replace(None) };
         // Ends the registration, unless windows are bound to it: then it ends with the last of them.
         drop(region);
@@ -131,7 +131,7 @@ unsafe extern "system" fn register_mr<O: NdkOs>(
         if length == 0 || length > object.device().config().info.MaxRegistrationSize {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        // SAFETY: the pages of the chain stay locked while the bytes are registered (the caller's promise).
+        // SAFETY: the pages of the chain stay locked while the bytes are registered (`# Safety`).
         let memory = unsafe { object.device().os().memory_from_mdl(mdl, length) }?;
         object.engine()?.register(memory, rights, Client(ObjectRef::clone(object)))
     };
@@ -153,7 +153,7 @@ unsafe extern "system" fn deregister_mr<O: NdkOs>(
         let region = object.engine()?;
         let node = try_box(Node::new())?;
         // The last transfer may end before this call knows that it has to wait: the request is stored first.
-        let waiting = Waiting { node, request, object: ObjectRef::clone(object) };
+        let waiting = PendingDeregistration { node, request, object: ObjectRef::clone(object) };
         let refused = object.waiting.with(|place| match place {
             None => {
                 *place = Some(waiting);
@@ -161,7 +161,7 @@ unsafe extern "system" fn deregister_mr<O: NdkOs>(
             }
             Some(_) => Some(waiting),
         });
-        if let Some(Waiting { request, .. }) = refused {
+        if let Some(PendingDeregistration { request, .. }) = refused {
             // A deregistration is in progress.
             return Ok(request.finish(object, NtStatus::INVALID_DEVICE_STATE));
         }

@@ -50,7 +50,7 @@ impl<O: NdkOs> Body for MemoryWindow<O> {
     }
 
     unsafe fn begin_close(&self) {
-        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        // SAFETY: the object is being closed: no other call runs (`# Safety` of the trait).
         let window = unsafe { self.window.replace(None) };
         let region = window.as_ref().and_then(|window| window.bound_region());
         // SAFETY: as before.

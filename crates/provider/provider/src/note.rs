@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 use engine::{
     connection::{ConnectorRequest, DisconnectReason},
     cq::notify::CqFailure,
+    wire::RejectReason,
 };
 use ndkpi::NtStatus;
 
@@ -27,6 +28,9 @@ pub enum Note {
         /// Its answer.
         status: NtStatus,
     },
+    /// Another machine has refused a connect or an accept; [`Note::Failed`] follows. What it means is in
+    /// [`Reason::of_rejection`](crate::Reason::of_rejection).
+    Rejected(RejectReason),
     /// A consumer's disconnect was completed.
     Disconnected,
     /// A connection has ended, not by its consumer, who is told now.

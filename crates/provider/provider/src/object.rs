@@ -118,6 +118,7 @@ impl<B: Body> Drop for Ndk<B> {
     }
 }
 
+//= NDKPI 7.9.7
 /// A counted reference to an object, and the pointer that its consumer has. The last one completes the close.
 ///
 /// # Invariants
@@ -169,6 +170,7 @@ impl<B: Body> ObjectRef<B> {
 }
 
 impl<B: EngineObject> ObjectRef<B> {
+    //= NDKPI 7.10.1
     /// Makes an object, then the engine's object, which gets a reference to the first.
     ///
     /// # Errors
@@ -220,6 +222,9 @@ impl<B: Body> Drop for ObjectRef<B> {
     }
 }
 
+//= NDKPI 7.9.3
+//= NDKPI 7.9.4
+//= NDKPI 7.9.5
 /// The last reference is gone: completes the close by its callback, in a DPC.
 fn complete_close<B: Body>(mut object: UniqueArc<Ndk<B>>) {
     let (request, node) = (object.close.get_mut().take(), object.node.get_mut().take());
@@ -241,6 +246,9 @@ fn complete_close<B: Body>(mut object: UniqueArc<Ndk<B>>) {
     Completions::push(device.completions().clone(), node, callback);
 }
 
+//= NDKPI 7.1.12
+//= NDKPI 7.9.1
+//= NDKPI 7.9.2
 /// `NDK_FN_CLOSE_OBJECT` (`NDKPI 5.1`, `NDKPI 7.9`).
 ///
 /// # Safety

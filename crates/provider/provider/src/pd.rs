@@ -106,7 +106,7 @@ unsafe extern "system" fn create_qp<O: NdkOs>(
         let cqs = unsafe { Cqs::borrow(receive_cq, initiator_cq) }?;
         QueuePair::create(pd, &cqs, None, qp_context, sizes)
     };
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `pd` is open, and `out` valid for writing (`# Safety`).
     unsafe { dispatch::create(pd, completion, context, out, create) }
 }
 
@@ -136,7 +136,7 @@ unsafe extern "system" fn create_qp_with_srq<O: NdkOs>(
         let srq = unsafe { borrow::<SharedReceiveQueue<O>>(srq) }?;
         QueuePair::create(pd, &cqs, Some(&srq), qp_context, sizes)
     };
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `pd` is open, and `out` valid for writing (`# Safety`).
     unsafe { dispatch::create(pd, completion, context, out, create) }
 }
 
@@ -161,7 +161,7 @@ unsafe extern "system" fn create_srq<O: NdkOs>(
     let affinity = unsafe { affinity.as_ref() }.copied();
     let wanted = Wanted { depth, max_sge, threshold, notification, context: notification_context, affinity };
     let create = |pd: &Borrowed<ProtectionDomain<O>>| SharedReceiveQueue::create(pd, &wanted);
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `pd` is open, and `out` valid for writing (`# Safety`).
     unsafe { dispatch::create(pd, completion, context, out, create) }
 }
 
@@ -178,7 +178,7 @@ unsafe extern "system" fn create_mr<O: NdkOs>(
     out: *mut *mut NDK_MR,
 ) -> NtStatus {
     let create = |pd: &Borrowed<ProtectionDomain<O>>| MemoryRegion::create(pd, fast_register != 0);
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `pd` is open, and `out` valid for writing (`# Safety`).
     unsafe { dispatch::create(pd, completion, context, out, create) }
 }
 
@@ -194,7 +194,7 @@ unsafe extern "system" fn create_mw<O: NdkOs>(
     out: *mut *mut NDK_MW,
 ) -> NtStatus {
     let create = |pd: &Borrowed<ProtectionDomain<O>>| MemoryWindow::create(pd);
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `pd` is open, and `out` valid for writing (`# Safety`).
     unsafe { dispatch::create(pd, completion, context, out, create) }
 }
 

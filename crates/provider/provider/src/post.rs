@@ -40,7 +40,7 @@ pub unsafe fn elements<'a>(list: *const NDK_SGE, count: u32) -> Option<&'a [NDK_
     if list.is_null() || !list.is_aligned() {
         return None;
     }
-    // SAFETY: the list is not null and valid for reading `count` entries (the caller's promise).
+    // SAFETY: the list is not null and valid for reading `count` entries (`# Safety`).
     Some(unsafe { slice::from_raw_parts(list, count as usize) })
 }
 
@@ -60,7 +60,7 @@ const unsafe fn inline_bytes(entry: &NDK_SGE) -> &[u8] {
     if address.is_null() || entry.Length == 0 {
         return &[];
     }
-    // SAFETY: the address is not null and valid for reading (the caller's promise).
+    // SAFETY: the address is not null and valid for reading (`# Safety`).
     unsafe { slice::from_raw_parts(address.cast_const().cast::<u8>(), entry.Length as usize) }
 }
 
@@ -93,12 +93,12 @@ unsafe fn post<O: NdkOs>(
     (given, accepted): (u32, u32),
     work: Work,
 ) -> Result<(), NtStatus> {
-    // SAFETY: the queue pair is open (the caller's promise).
+    // SAFETY: the queue pair is open (`# Safety`).
     let object = unsafe { borrow::<QueuePair<O>>(qp) }?;
     let qp = object.engine().map_err(|_| OVERLAP)?;
-    // SAFETY: no other post to the queue runs (the caller's promise).
+    // SAFETY: no other post to the queue runs (`# Safety`).
     let queue = unsafe { object.send_queue() };
-    // SAFETY: the list is valid for reading (the caller's promise).
+    // SAFETY: the list is valid for reading (`# Safety`).
     let Some(list) = (unsafe { elements(list, count) }).filter(|_| given & !accepted == 0) else {
         return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
     };
@@ -114,7 +114,7 @@ unsafe fn post<O: NdkOs>(
     }
     let payload = if op_flags::is_inline(given) {
         Payload::Inline(list.iter().map(|entry| {
-            // SAFETY: for an inline request the bytes are valid for reading (the caller's promise).
+            // SAFETY: for an inline request the bytes are valid for reading (`# Safety`).
             unsafe { inline_bytes(entry) }
         }))
     } else {
@@ -134,10 +134,10 @@ unsafe fn post_local<O: NdkOs>(
     (flags, accepted): (u32, u32),
     work: impl FnOnce(&QueuePair<O>) -> Result<Work, NtStatus>,
 ) -> Result<(), NtStatus> {
-    // SAFETY: the queue pair is open (the caller's promise).
+    // SAFETY: the queue pair is open (`# Safety`).
     let object = unsafe { borrow::<QueuePair<O>>(qp) }?;
     let qp = object.engine().map_err(|_| OVERLAP)?;
-    // SAFETY: no other post to the queue runs (the caller's promise).
+    // SAFETY: no other post to the queue runs (`# Safety`).
     let queue = unsafe { object.send_queue() };
     if op_flags::not_accepted(flags, accepted) != 0 {
         return Qp::refuse(qp, NtStatus::INVALID_PARAMETER, queue);
@@ -158,7 +158,7 @@ pub unsafe extern "system" fn send<O: NdkOs>(
     count: u32,
     flags: u32,
 ) -> NtStatus {
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `qp` is open, nobody else posts to its initiator queue, and the list and inline bytes are valid for reading (`# Safety`).
     unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::SEND), Work::Send { invalidate: None }) }.into()
 }
 
@@ -175,7 +175,7 @@ pub unsafe extern "system" fn send_and_invalidate<O: NdkOs>(
     flags: u32,
     token: u32,
 ) -> NtStatus {
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `qp` is open, nobody else posts to its initiator queue, and the list and inline bytes are valid for reading (`# Safety`).
     unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::SEND), Work::Send { invalidate: Some(token) }) }
         .into()
 }
@@ -194,7 +194,7 @@ pub unsafe extern "system" fn read<O: NdkOs>(
     token: u32,
     flags: u32,
 ) -> NtStatus {
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `qp` is open, nobody else posts to its initiator queue, and the list and inline bytes are valid for reading (`# Safety`).
     unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::READ), Work::Read { address, token }) }.into()
 }
 
@@ -212,7 +212,7 @@ pub unsafe extern "system" fn write<O: NdkOs>(
     token: u32,
     flags: u32,
 ) -> NtStatus {
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `qp` is open, nobody else posts to its initiator queue, and the list and inline bytes are valid for reading (`# Safety`).
     unsafe { post::<O>(qp, context, (list, count), (flags, op_flags::WRITE), Work::Write { address, token }) }.into()
 }
 
@@ -228,13 +228,13 @@ pub unsafe extern "system" fn receive<O: NdkOs>(
     count: u32,
 ) -> NtStatus {
     let rule = |object: &Borrowed<QueuePair<O>>| {
-        // SAFETY: the list is valid for reading (the caller's promise).
+        // SAFETY: the list is valid for reading (`# Safety`).
         let list = unsafe { elements(list, count) }.ok_or(NtStatus::INVALID_PARAMETER)?;
         if object.has_srq() {
             return Err(NtStatus::INVALID_DEVICE_REQUEST);
         }
         let qp = object.engine().map_err(|_| OVERLAP)?;
-        // SAFETY: no other receive is being posted (the caller's promise).
+        // SAFETY: no other receive is being posted (`# Safety`).
         let queue = unsafe { object.receive_queue() };
         Qp::post_receive(qp, context.expose_provenance(), list.iter().map(element), queue)
     };
@@ -278,7 +278,7 @@ pub unsafe extern "system" fn bind<O: NdkOs>(
         let what = Bind { address: address.addr() as u64, length: length as u64, rights: rights_of(flags) };
         object.pd().domain().prepare_bind(window, region, &what).map(Work::Bind)
     };
-    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
+    // SAFETY: the queue pair is open and no other post to it runs (`# Safety`).
     unsafe { post_local(qp, context, (flags, op_flags::BIND), work) }.into()
 }
 
@@ -314,7 +314,7 @@ pub unsafe extern "system" fn fast_register<O: NdkOs>(
         };
         object.pd().domain().prepare_fast_register(region, &what).map(Work::FastRegister)
     };
-    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
+    // SAFETY: the queue pair is open and no other post to it runs (`# Safety`).
     unsafe { post_local(qp, context, (flags, op_flags::FAST_REGISTER), work) }.into()
 }
 
@@ -332,7 +332,7 @@ const unsafe fn page_list<'a>(pages: *const NDK_LOGICAL_ADDRESS, count: u32) -> 
     if pages.is_null() {
         return None;
     }
-    // SAFETY: the pages are not null and valid for reading (the caller's promise); a logical address is 64 bits.
+    // SAFETY: the pages are not null and valid for reading (`# Safety`); a logical address is 64 bits.
     Some(unsafe { slice::from_raw_parts(pages.cast::<u64>(), count as usize) })
 }
 
@@ -361,6 +361,6 @@ pub unsafe extern "system" fn invalidate<O: NdkOs>(
             if let Ok(mr) = mr { mr.engine()?.invalidation_token()? } else { mw?.engine()?.invalidation_token() };
         Ok(Work::Invalidate { token })
     };
-    // SAFETY: the queue pair is open and no other post to it runs (the caller's promise).
+    // SAFETY: the queue pair is open and no other post to it runs (`# Safety`).
     unsafe { post_local(qp, context, (flags, op_flags::INVALIDATE), work) }.into()
 }

@@ -50,7 +50,7 @@ impl<O: NdkOs> Cqs<O> {
     ///
     /// The queues are open as long as the result is used.
     pub unsafe fn borrow(receive: *mut NDK_CQ, initiator: *mut NDK_CQ) -> Result<Self, NtStatus> {
-        // SAFETY: the queue is open (the caller's promise).
+        // SAFETY: the queue is open (`# Safety`).
         let receive = unsafe { borrow(receive) }?;
         // SAFETY: as before.
         let initiator = unsafe { borrow(initiator) }?;
@@ -127,9 +127,10 @@ impl<O: NdkOs> QueuePair<O> {
             object.clone(),
         )?;
         // SAFETY: the object is being made: nobody else knows it.
-        unsafe { object.qp.replace(Some(qp)) };
-        // SAFETY: as before.
-        unsafe { object.send_queue.replace(Some(send_queue)) };
+        unsafe {
+            object.qp.replace(Some(qp));
+            object.send_queue.replace(Some(send_queue));
+        }
         if srq.is_none() {
             // SAFETY: as before.
             unsafe { object.receive_queue.replace(Some(receive_queue)) };
@@ -144,7 +145,7 @@ impl<O: NdkOs> QueuePair<O> {
     /// The object is open, and no other post to its initiator queue runs (`NDKPI 7.3`).
     #[inline]
     pub const unsafe fn send_queue(&self) -> Lender<'_, SqProducer> {
-        // SAFETY: no other post to the queue runs (the caller's promise).
+        // SAFETY: no other post to the queue runs (`# Safety`).
         unsafe { self.send_queue.lender() }
     }
 
@@ -155,7 +156,7 @@ impl<O: NdkOs> QueuePair<O> {
     /// The object is open, and no other post to its receive queue runs (`NDKPI 7.3`).
     #[inline]
     pub const unsafe fn receive_queue(&self) -> Lender<'_, RqProducer> {
-        // SAFETY: no other post to the queue runs (the caller's promise).
+        // SAFETY: no other post to the queue runs (`# Safety`).
         unsafe { self.receive_queue.lender() }
     }
 
@@ -204,12 +205,9 @@ impl<O: NdkOs> Body for QueuePair<O> {
     }
 
     unsafe fn begin_close(&self) {
-        // SAFETY: the object is being closed: no other call runs (the caller's promise).
-        let qp = unsafe { self.qp.replace(None) };
-        // SAFETY: as before.
-        let send_queue = unsafe { self.send_queue.replace(None) };
-        // SAFETY: as before.
-        let receive_queue = unsafe { self.receive_queue.replace(None) };
+        // SAFETY: the object is being closed: no other call runs (`# Safety` of the trait).
+        let (qp, send_queue, receive_queue) =
+            unsafe { (self.qp.replace(None), self.send_queue.replace(None), self.receive_queue.replace(None)) };
         if let Some(qp) = qp {
             Qp::close(&qp);
         }

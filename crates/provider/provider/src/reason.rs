@@ -3,7 +3,7 @@
 //! The number of a failed work request's reason is its `ProviderErrorCode` (`NDKPI 3.6`), and both are in the trace event
 //! `Failure` that the drivers write under the adviser.
 
-use engine::cq::Cause;
+use engine::{cq::Cause, wire::RejectReason};
 use ndkpi::{NDK_OPERATION_TYPE, NtStatus};
 
 /// The subject of a reason.
@@ -15,6 +15,9 @@ pub enum About {
     Requests(&'static [NDK_OPERATION_TYPE]),
     /// Completions of work requests of these kinds that went to another machine, with a cause that the status does not say.
     Wire(&'static [NDK_OPERATION_TYPE]),
+    /// Connects and accepts over a wire that the peer's connection manager refuses with one of these reasons (RoCEv2 8.9). The status is
+    /// that of a connect; an accept ends with `STATUS_CONNECTION_ABORTED`.
+    Rejections(&'static [u16]),
 }
 
 /// Why a call is refused or a request fails.
@@ -73,13 +76,30 @@ impl Reason {
         }
     }
 
+    /// Why the connection manager of another machine has refused a connection.
+    #[must_use]
+    pub fn of_rejection(reason: RejectReason) -> &'static Self {
+        let mut any = &Self::ALL[0];
+        for row in Self::ALL {
+            let About::Rejections(numbers) = row.about else { continue };
+            if numbers.contains(&reason.0) {
+                return row;
+            }
+            if numbers.is_empty() {
+                // What RoCEv2 8.9 does not name.
+                any = row;
+            }
+        }
+        any
+    }
+
     /// Why a call of this function, or its completion, has this status. `None` for a success, and for what this provider never
     /// answers.
     #[must_use]
     pub fn of_call(function: &str, status: NtStatus) -> Option<&'static Self> {
         let is_it = |reason: &&Self| match reason.about {
             About::Calls(functions) => reason.status == status && functions.contains(&function),
-            About::Requests(_) | About::Wire(_) => false,
+            About::Requests(_) | About::Wire(_) | About::Rejections(_) => false,
         };
         Self::ALL.iter().find(is_it)
     }

@@ -3,7 +3,7 @@
 use ndkpi::{NDK_OPERATION_TYPE as Kind, NtStatus};
 
 use super::reason::{
-    About::{self, Calls, Requests, Wire},
+    About::{self, Calls, Rejections, Requests, Wire},
     Reason,
 };
 
@@ -162,4 +162,28 @@ reasons! {
     119 CONNECTS, CONNECTION_ABORTED, "NDIS-NDK 4", "The adapter has gone while the connect was on its way.", "Close everything, and the adapter.";
     120 Calls(&["NdkConnectWithSharedEndpoint"]), INVALID_ADDRESS, "NDKPI 5.8", "The remote address is none that a listener can have: a wildcard, multicast or broadcast address, or port 0.", "Look at the remote address.";
     121 Calls(&["NdkDisconnect"]), CONNECTION_ACTIVE, "NDKPI 7.7.5", "A request of the connector has not completed yet.", "Wait for its completion, or close the connector.";
+
+    130 Rejections(&[1]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 1: the peer has no queue pair for the connection, or this side has named one that cannot be.", "If it stays so one of the two adapters is wrong: look at a capture.";
+    131 Rejections(&[3]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 3: the peer's adapter has no room for one more connection, or too many are half open there.", "Close connections there, or try again later.";
+    132 Rejections(&[4]), IO_TIMEOUT, "RoCEv2 8.9", "REJ 4: the peer has waited for this side's answer for so long that it has given up.", "Accept and complete connects sooner, and look for losses on the way.";
+    133 Rejections(&[5]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 5: the peer's connection manager does not know what it was asked, or not in this state.", "Look whether the peer speaks RDMA_CM over RoCEv2.";
+    134 Rejections(&[6]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 6: the peer does not know the connection any more: it has given it up, or was started anew.", "Connect anew.";
+    135 Rejections(&[8]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 8: nobody listens on the port there, or the listener is paused.", "Start the program that listens there, or name its port. On Linux: is it bound to another RDMA device that has the same address?";
+    136 Rejections(&[9]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 9: the peer has no reliable connections, or was asked for another transport.", "NDK has reliable connections only: look at the peer's adapter.";
+    137 Rejections(&[10]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 10: the peer still knows an earlier connection with the numbers of this one. It was asked again with others, and has refused those too.", "Try again in a few seconds.";
+    138 Rejections(&[12]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 12: the peer does not have the address that it was asked by, or is in another partition.", "Look at the peer's addresses: has it one RDMA device only, with the address on it?";
+    139 Rejections(&[13]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 13: the peer does not take the path's local identifier, which RoCE does not have.", "Look whether the peer's port is Ethernet, and whether it is the peer's machine that answers.";
+    140 Rejections(&[14]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 14: the peer does not take the path's service level.", "Look at the priorities that the peer's port is set to.";
+    141 Rejections(&[15]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 15: the peer does not take the path's traffic class.", "Look at the priorities that the peer's port is set to.";
+    142 Rejections(&[16]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 16: the peer does not take the path's hop limit.", "Look at the way to the peer: it has more routers than its limit allows.";
+    143 Rejections(&[17]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 17: the peer does not take the path's packet rate.", "Look at the speed of the peer's port.";
+    144 Rejections(&[24, 25]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 24, 25: the peer sends this side to another connection manager or port, which RoCE does not do.", "Connect to the address where the service really is.";
+    145 Rejections(&[26]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 26: the peer wants another MTU. If it has named a smaller one it was asked again with that, and has refused that too.", "Give both sides' networks the same MTU.";
+    146 Rejections(&[27]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 27: the peer cannot serve as many reads at once as it was asked for.", "Ask for a smaller outbound read limit.";
+    147 Rejections(&[28]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 28: the program there does not want the connection. Its private data, if it has sent some, say why.", "Look at NdkGetConnectionData, and at the log of the program there.";
+    148 Rejections(&[29]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 29: the peer does not take the number of RNR retries.", "Set a smaller number of retries.";
+    149 Rejections(&[30]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 30: another connection of this side has the same number at the peer.", "Connect anew. If it stays so two adapters of the network have the same identifier.";
+    150 Rejections(&[31]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 31: the peer's connection manager has another version.", "Look at the peer's software: version 2 has been the only one for RoCE.";
+    151 Rejections(&[32]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ 32: the peer does not take the path's flow label.", "Look at the peer's adapter: any label is right.";
+    152 Rejections(&[]), CONNECTION_REFUSED, "RoCEv2 8.9", "REJ with another number: the peer has a reason that RoCEv2 8.9 does not name.", "Look at a capture, and at the peer's documentation.";
 }

@@ -53,7 +53,7 @@ impl<O: NdkOs> Body for SharedEndpointObject<O> {
     }
 
     unsafe fn begin_close(&self) {
-        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        // SAFETY: the object is being closed: no other call runs (`# Safety` of the trait).
         drop(unsafe { self.endpoint.replace(None) });
     }
 }
@@ -79,6 +79,6 @@ unsafe extern "system" fn get_local_address<O: NdkOs>(
     let get = |object: &Borrowed<SharedEndpointObject<O>>| object.engine().map(|endpoint| endpoint.local_address());
     // SAFETY: the caller passes an open endpoint.
     let found = unsafe { dispatch::with(endpoint, get) };
-    // SAFETY: the caller's promises are the same.
+    // SAFETY: `length` is valid for reading and writing, `buffer` for writing the bytes it says (`# Safety`).
     unsafe { address::write(found, buffer, length) }
 }

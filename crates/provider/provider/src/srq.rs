@@ -117,7 +117,7 @@ impl<O: NdkOs> Body for SharedReceiveQueue<O> {
     }
 
     unsafe fn begin_close(&self) {
-        // SAFETY: the object is being closed: no other call runs (the caller's promise).
+        // SAFETY: the object is being closed: no other call runs (`# Safety` of the trait).
         let srq = unsafe { self.srq.replace(None) };
         if let Some(srq) = srq {
             srq.close();
@@ -162,7 +162,7 @@ unsafe extern "system" fn srq_receive<O: NdkOs>(
     count: u32,
 ) -> NtStatus {
     let receive = |object: &Borrowed<SharedReceiveQueue<O>>| {
-        // SAFETY: the list is valid for reading (the caller's promise).
+        // SAFETY: the list is valid for reading (`# Safety`).
         let list = unsafe { elements(list, count) }.ok_or(NtStatus::INVALID_PARAMETER)?;
         object.engine()?.post(context.expose_provenance(), list.iter().map(element))
     };

@@ -70,10 +70,12 @@ macro_rules! every_allocation_fails_once {
 
 every_allocation_fails_once! {
     while_a_queue_is_armed: "arm.one-callback-per-arm";
+    //= invariant 5
     while_a_connection_is_made: "connect.private-data";
     while_a_connection_is_refused: "connect.rejected";
     while_a_connection_ends: "disconnect.graceful";
     while_an_endpoint_is_shared: "endpoint.shared-same-remote";
+    //= invariant 5
     while_objects_are_closed: "close.region-with-window";
     while_a_receive_queue_is_shared: "srq.receive";
 }

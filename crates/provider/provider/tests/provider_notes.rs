@@ -11,16 +11,17 @@ use conformance::{
     HELD, Verdict,
     client::{Options, Session},
     fixture::{Pair, Plan},
-    platform::{Family, PinnedMemory, Place, Platform, Shape, Task},
+    platform::{ExecutionContext, Family, PinnedMemory, Platform, Shape, Task},
 };
 use engine::{
-    connection::DisconnectReason,
+    connection::{DisconnectReason, Fabric},
     cq::notify::CqFailure,
     os::{Affinity, Os, Routine},
+    wire::{Cable, RejectReason, Wire, WireConfig},
 };
 use host::{HostDpc, HostEvent, HostLock, HostMemory, HostOs, HostTimer};
 use ndkpi::{MDL, NDK_ADAPTER, NDK_VERSION, NtStatus};
-use provider::{Config, Device, NdkOs, Note};
+use provider::{Config, Device, NdkOs, Note, Reason};
 
 /// [`HostOs`], with a list of what was noted.
 #[derive(Clone)]
@@ -79,7 +80,7 @@ impl Os for NotingOs {
 
 impl NdkOs for NotingOs {
     unsafe fn memory_from_mdl(&self, mdl: *mut MDL, length: usize) -> Result<HostMemory, NtStatus> {
-        // SAFETY: the caller's promise is the one that is asked for.
+        // SAFETY: the same method of the same trait, with the same arguments.
         unsafe { self.os.memory_from_mdl(mdl, length) }
     }
 
@@ -89,10 +90,30 @@ impl NdkOs for NotingOs {
     }
 }
 
-/// A machine without adapters of its own, and one that notes.
+/// Where the frames of an end of a cable come out.
+#[derive(Clone, Default)]
+struct Far(Arc<Mutex<Option<fallible::Arc<Wire<NotingOs>>>>>);
+
+impl Far {
+    fn plug(&self, wire: Option<fallible::Arc<Wire<NotingOs>>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = wire;
+    }
+}
+
+impl Cable for Far {
+    fn send(&self, frame: &[u8]) {
+        let far = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(far) = far {
+            Wire::receive(&far, frame);
+        }
+    }
+}
+
+/// A machine without adapters of its own, and one that notes, perhaps with a second one at the other end of a cable.
 struct Noting {
     inner: HostPlatform,
     device: fallible::Arc<Device<NotingOs>>,
+    far: Option<(fallible::Arc<Device<NotingOs>>, [Far; 2])>,
     notes: Arc<Mutex<Vec<Note>>>,
 }
 
@@ -102,7 +123,31 @@ impl Noting {
         let notes = Arc::<Mutex<Vec<Note>>>::default();
         let os = NotingOs { os: HostOs::new(inner.machine()), notes: notes.clone() };
         let device = Device::try_new(&os, Config::default()).expect("an adapter");
-        Self { inner, device, notes }
+        Self { inner, device, far: None, notes }
+    }
+
+    /// Two adapters that reach each other by frames only.
+    fn on_cable() -> Self {
+        let Self { inner, device, notes, .. } = Self::new();
+        drop(device);
+        let os = NotingOs { os: HostOs::new(inner.machine()), notes: notes.clone() };
+        let fabric = Fabric::try_new(&os).expect("memory");
+        let ends = [Far::default(), Far::default()];
+        let [device, other] = [0_u8, 1].map(|number| {
+            let config =
+                Config { addresses: Config::addresses_of(number + 1), link: number.into(), ..Config::default() };
+            let wire = WireConfig::new([2, 0, 0, 0, 0, number]);
+            let end = Box::new(ends[usize::from(number)].clone());
+            Device::try_new_with_cable(&os, &fabric, config, wire, end).expect("an adapter")
+        });
+        ends[0].plug(other.wire());
+        ends[1].plug(device.wire());
+        Self { inner, device, far: Some((other, ends)), notes }
+    }
+
+    fn device(&self, adapter: u32) -> &fallible::Arc<Device<NotingOs>> {
+        let far = self.far.as_ref().filter(|_| adapter == 1);
+        far.map_or(&self.device, |(other, _)| other)
     }
 
     /// What was noted since the last look.
@@ -115,6 +160,12 @@ impl Noting {
         let options = Options { name: "notes", version: NDK_VERSION::V2_1, seed: 1, hostile: false };
         let verdict = Session::with(&self, &options, |session| work(session, &self));
         assert_eq!(verdict, HELD);
+        if let Some((other, ends)) = self.far {
+            for end in &ends {
+                end.plug(None);
+            }
+            drop(other);
+        }
         drop(self.device);
         self.inner.finish().expect("nothing is left");
     }
@@ -122,21 +173,21 @@ impl Noting {
 
 impl Platform for Noting {
     fn adapters(&self) -> u32 {
-        1
+        1 + u32::from(self.far.is_some())
     }
 
-    fn open(&self, _: u32, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        Device::open(&self.device, version)
+    fn open(&self, adapter: u32, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
+        Device::open(self.device(adapter), version)
     }
 
     unsafe fn close(&self, adapter: *mut NDK_ADAPTER) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: `adapter` came from this device and is not used after this call (the trait's `# Safety`).
         unsafe { Device::<NotingOs>::close(adapter) };
         true
     }
 
-    fn address(&self, _: u32, family: Family) -> Option<IpAddr> {
-        let mut addresses = self.device.config().addresses.iter().flatten().map(|interface| interface.address);
+    fn address(&self, adapter: u32, family: Family) -> Option<IpAddr> {
+        let mut addresses = self.device(adapter).config().addresses.iter().flatten().map(|interface| interface.address);
         addresses.find(|address| address.is_ipv4() == (family == Family::V4))
     }
 
@@ -168,8 +219,8 @@ impl Platform for Noting {
         self.inner.raised(work);
     }
 
-    fn place(&self) -> Place {
-        self.inner.place()
+    fn execution_context(&self) -> ExecutionContext {
+        self.inner.execution_context()
     }
 
     fn processors(&self) -> u32 {
@@ -260,6 +311,23 @@ fn a_rejected_connect_is_noted_with_its_status() {
         assert!(!status.is_success());
         let request = engine::connection::ConnectorRequest::Connect;
         assert_eq!(platform.take(), [Note::Failed { request, status }]);
+        HELD
+    });
+}
+
+#[test]
+fn a_connect_that_another_machine_refuses_is_noted_with_its_reason() {
+    Noting::on_cable().with(|session, platform| {
+        let side = conformance::fixture::Side::new(&session.adapter()?, &Plan::new(), 1)?;
+        let (from, nowhere) = (session.address(0, Family::V4, 0)?, session.address(1, Family::V4, 9)?);
+        let connector = session.adapter()?.create_connector()?;
+        let offer = conformance::fixture::Terms::new().a;
+        let status = connector.core().connect(side.qp.core(), from, nowhere, &offer)?.wait()?;
+        let reason = Reason::of_rejection(RejectReason::BAD_SERVICE_ID);
+        assert_eq!((status, reason.number()), (reason.status, 135));
+        let request = engine::connection::ConnectorRequest::Connect;
+        let expected = [Note::Rejected(RejectReason::BAD_SERVICE_ID), Note::Failed { request, status }];
+        assert_eq!(platform.take(), expected);
         HELD
     });
 }

@@ -33,6 +33,8 @@ macro_rules! scribble {
     }};
 }
 
+//= bug 11
+//= invariant 8
 #[test]
 fn the_provider_uses_neither_dispatch_nor_the_reserved_block() {
     let machine = Machine::threads().start();
@@ -334,6 +336,7 @@ fn a_second_deregistration_under_load_is_refused() {
     });
 }
 
+//= bug 10
 #[test]
 fn a_completion_mode_says_when_requests_complete() {
     let machine = Machine::threads().start();

@@ -38,8 +38,9 @@ fn in_each_mode(work: impl Fn(&Session<'_>, &HostPlatform) -> Verdict) {
     }
 }
 
+//= invariant 9
 #[test]
-fn more_callbacks_than_one_deferred_call_makes_all_come() {
+fn more_callbacks_than_one_dpc_makes_all_come() {
     let pending = Setup { completion: CompletionMode::Pending, ..Setup::default() };
     on(
         pending,
@@ -312,6 +313,7 @@ fn an_adapter_counts_queues_that_overrun() {
     );
 }
 
+//= NDKPI 7.2.8
 #[test]
 fn a_queue_pair_with_a_shared_queue_takes_no_receives_of_its_own() {
     on(

@@ -12,7 +12,7 @@ use core::any::Any;
 use ntstatus::NtStatus;
 
 use super::Incoming;
-use crate::os::Os;
+use crate::{os::Os, wire::RejectReason};
 
 /// A request that is answered later. A connector has one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,10 @@ impl DisconnectReason {
 
 /// What a connector calls.
 pub trait ConnectorClient: Any + Send + Sync {
+    /// Another machine has refused what was asked for, for the reason in its REJ (RoCEv2 8.9). Called before
+    /// [`completed`](Self::completed), which has the status.
+    fn rejected(&self, _reason: RejectReason) {}
+
     /// A request has its answer. Called once for each request that was accepted as pending.
     fn completed(&self, request: ConnectorRequest, status: NtStatus);
 

@@ -20,6 +20,7 @@ use crate::{
     os::{Dpc, Os, Routine, SpinLock},
     qp::{LinkClient, Qp},
     sync::{AtomicU32, Ordering},
+    wire::RejectReason,
 };
 
 /// The most calls to the client that one run of the DPC makes before it queues itself again.
@@ -130,6 +131,7 @@ impl<O: Os> Connector<O> {
         });
     }
 
+    //= NDKPI 7.7.7
     /// Closes the connector (`NDKPI 7.7.7`). Gives up a connect, rejects a request that was not accepted, aborts a connection
     /// and flushes its queue pair. A request that waits is answered with `STATUS_CANCELLED`. No indication begins any more.
     pub fn close(this: &Arc<Self>) {
@@ -243,10 +245,15 @@ impl<O: Os> Connector<O> {
     }
 
     /// A connect has failed: it can be tried again once its consumer knows.
-    pub(super) fn connect_failed(this: &Arc<Self>, status: NtStatus, data: Option<PrivateData>) {
+    pub(super) fn connect_failed(
+        this: &Arc<Self>,
+        status: NtStatus,
+        data: Option<PrivateData>,
+        reason: Option<RejectReason>,
+    ) {
         let connection = this.state.with(|state| {
             state.refusal = data;
-            state.delivery.answer(ConnectorRequest::Connect, status);
+            state.delivery.answer(ConnectorRequest::Connect, status, reason);
             // A connector that was closed meanwhile stays so.
             matches!(state.stage, Stage::Connection(..) | Stage::Remote(_))
                 .then(|| core::mem::replace(&mut state.stage, Stage::Idle))
@@ -257,7 +264,17 @@ impl<O: Os> Connector<O> {
 
     /// A request has its answer. Called under the connection's lock, so that events keep their order.
     pub(super) fn answer(this: &Arc<Self>, request: ConnectorRequest, status: NtStatus) {
-        this.state.with(|state| state.delivery.answer(request, status));
+        Self::answer_because(this, request, status, None);
+    }
+
+    /// [`Connector::answer`], with the reason that another machine has given in its REJ.
+    pub(super) fn answer_because(
+        this: &Arc<Self>,
+        request: ConnectorRequest,
+        status: NtStatus,
+        reason: Option<RejectReason>,
+    ) {
+        this.state.with(|state| state.delivery.answer(request, status, reason));
         this.dpc.queue(this);
     }
 
@@ -290,7 +307,12 @@ impl<O: Os> Connector<O> {
         }
         for _ in 0..EVENTS_PER_RUN {
             match this.state.with(|state| state.delivery.begin()) {
-                Some(Event::Completed(request, status)) => this.client.completed(request, status),
+                Some(Event::Completed(request, status, reason)) => {
+                    if let Some(reason) = reason {
+                        this.client.rejected(reason);
+                    }
+                    this.client.completed(request, status);
+                }
                 Some(Event::Disconnected(reason)) => this.client.disconnected(reason),
                 None => return,
             }

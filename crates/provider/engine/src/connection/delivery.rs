@@ -3,11 +3,12 @@
 use ntstatus::NtStatus;
 
 use super::{ConnectorRequest, DisconnectReason};
+use crate::wire::RejectReason;
 
 /// A call to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    Completed(ConnectorRequest, NtStatus),
+    Completed(ConnectorRequest, NtStatus, Option<RejectReason>),
     Disconnected(DisconnectReason),
 }
 
@@ -16,7 +17,7 @@ pub(super) enum Event {
 /// There is room for one answer and one indication: a connector has one request at a time, and one connection in its life.
 #[derive(Default)]
 pub(super) struct Delivery {
-    answer: Option<(ConnectorRequest, NtStatus)>,
+    answer: Option<(ConnectorRequest, NtStatus, Option<RejectReason>)>,
     indication: Option<DisconnectReason>,
     /// A call to the client runs.
     delivering: bool,
@@ -27,10 +28,10 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// A request has its answer.
-    pub fn answer(&mut self, request: ConnectorRequest, status: NtStatus) {
+    /// A request has its answer, which another machine may have given a reason for.
+    pub fn answer(&mut self, request: ConnectorRequest, status: NtStatus, reason: Option<RejectReason>) {
         debug_assert!(self.answer.is_none(), "a connector has one request at a time");
-        self.answer = Some((request, status));
+        self.answer = Some((request, status, reason));
     }
 
     /// The connection has ended.
@@ -68,7 +69,7 @@ impl Delivery {
         if self.delivering || self.held {
             return None;
         }
-        let answer = self.answer.take().map(|(request, status)| Event::Completed(request, status));
+        let answer = self.answer.take().map(|(request, status, reason)| Event::Completed(request, status, reason));
         let event = answer.or_else(|| self.indication.take().map(Event::Disconnected));
         self.delivering = event.is_some();
         event
@@ -95,14 +96,14 @@ mod tests {
         Delivery, Event,
     };
 
-    const ACCEPTED: Event = Event::Completed(ConnectorRequest::Accept, NtStatus::SUCCESS);
+    const ACCEPTED: Event = Event::Completed(ConnectorRequest::Accept, NtStatus::SUCCESS, None);
     const ENDED: Event = Event::Disconnected(DisconnectReason::Failed);
 
     #[test]
     fn the_answer_comes_before_the_indication_and_not_at_the_same_time() {
         let mut delivery = Delivery::default();
         delivery.indicate(DisconnectReason::Failed);
-        delivery.answer(ConnectorRequest::Accept, NtStatus::SUCCESS);
+        delivery.answer(ConnectorRequest::Accept, NtStatus::SUCCESS, None);
         assert!(delivery.is_unanswered());
         assert_eq!(delivery.begin(), Some(ACCEPTED));
         assert!(!delivery.is_unanswered());
@@ -127,10 +128,10 @@ mod tests {
     fn silence_takes_the_indication_back_but_no_answer() {
         let mut delivery = Delivery::default();
         delivery.indicate(DisconnectReason::Failed);
-        delivery.answer(ConnectorRequest::Disconnect, NtStatus::CANCELLED);
+        delivery.answer(ConnectorRequest::Disconnect, NtStatus::CANCELLED, None);
         delivery.silence();
         delivery.indicate(DisconnectReason::Closed);
-        assert_eq!(delivery.begin(), Some(Event::Completed(ConnectorRequest::Disconnect, NtStatus::CANCELLED)));
+        assert_eq!(delivery.begin(), Some(Event::Completed(ConnectorRequest::Disconnect, NtStatus::CANCELLED, None)));
         assert!(!delivery.end());
     }
 }

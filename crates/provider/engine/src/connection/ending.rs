@@ -27,6 +27,8 @@ pub(super) enum Disconnect {
 }
 
 impl<O: Os> Connection<O> {
+    //= NDKPI 7.2.6
+    //= NDKPI 7.7.5
     /// Disconnects a side. The peer is told after the last request of the side. If it has disconnected itself, its notice is there:
     /// then requests of both sides that wait for a receive are not waited for, and end as flushed (`NDKPI 7.7.5`).
     ///
@@ -200,6 +202,7 @@ impl<O: Os> ConnectionState<O> {
         }
     }
 
+    //= NDKPI 7.7.6
     /// Tells a side that the connection has ended: by the answer to its disconnect, or by an indication. A side that closes has
     /// its answer already, and gets no indication.
     fn tell(&mut self, role: Role, ending: Ending) {

@@ -44,6 +44,7 @@ impl<O: Os> PortTable<O> {
         self.pages[page].as_mut().map(|page| &mut page[place])
     }
 
+    //= NDKPI 7.8.1
     fn claim(&mut self, number: u16) -> Result<(), NtStatus> {
         let [page, _] = number.to_be_bytes().map(usize::from);
         if self.pages[page].is_none() {

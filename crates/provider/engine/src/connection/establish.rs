@@ -13,6 +13,7 @@ use super::{
 use crate::{
     os::{Os, SpinLock},
     qp::Qp,
+    wire::RejectReason,
 };
 
 /// What an accept brings to the connection.
@@ -33,6 +34,7 @@ impl<O: Os> Connection<O> {
         self.state.with(|state| state.acceptable())
     }
 
+    //= NDKPI 7.7.2
     /// Accepts for the passive side. The active side's connect is answered; the accept waits until that side completes it.
     ///
     /// # Errors
@@ -62,6 +64,7 @@ impl<O: Os> Connection<O> {
         unused.map_err(|(status, _)| status)
     }
 
+    //= NDKPI 7.7.1
     /// Completes the connect for the active side: the connection is established. The events of its connector are held back.
     ///
     /// # Errors
@@ -185,7 +188,7 @@ impl<O: Os> ConnectionState<O> {
         };
         self.answer(Role::Passive, ConnectorRequest::Accept, accept);
         let end = self.ends.active.take_if(|end| end.take_pending(ConnectorRequest::Connect))?;
-        Some(FailedConnect { end, status: connect, data: self.data.passive.take() })
+        Some(FailedConnect { end, status: connect, data: self.data.passive.take(), reason: None })
     }
 
     /// [`ConnectionState::abandon`] once the connect was answered, so that no answer to it is left over.
@@ -201,19 +204,21 @@ pub(super) struct FailedConnect<O: Os> {
     pub status: NtStatus,
     /// What the passive side said about it.
     pub data: Option<PrivateData>,
+    /// The reason of another machine's REJ.
+    pub reason: Option<RejectReason>,
 }
 
 impl<O: Os> FailedConnect<O> {
     /// Gives up what the connect held, then lets its consumer know: it may try again at once, with the same connector, queue
     /// pair and port.
     pub fn finish(self) {
-        let Self { end, status, data } = self;
+        let Self { end, status, data, reason } = self;
         let End { connector, qp, listed, .. } = end;
         drop(listed);
         if let Some(qp) = qp {
             drop(qp.take_link_client());
         }
         connector.forget_attempt();
-        Connector::connect_failed(&connector, status, data);
+        Connector::connect_failed(&connector, status, data, reason);
     }
 }

@@ -15,6 +15,7 @@ use crate::os::{Os, SpinLock};
 /// The most addresses on one fabric, so that looking at all of them takes a short time.
 pub const MAX_ADDRESSES: usize = 256;
 
+//= NDKPI 7.8.1
 /// The loopback network. Adapters are on it through their [ports](super::Port). Those on the same link reach each other, and
 /// themselves.
 pub struct Fabric<O: Os> {

@@ -107,6 +107,7 @@ impl<O: Os> Listener<O> {
         address.ok_or(NtStatus::INVALID_DEVICE_STATE)
     }
 
+    //= NDKPI 7.7.8
     /// Pauses connect events, or lets them come again (`NDKPI 7.7.8`). While paused, requests are refused as if nobody
     /// listened. An event that is being delivered at this moment goes on.
     pub fn pause(&self, paused: bool) {
@@ -119,6 +120,7 @@ impl<O: Os> Listener<O> {
         }
     }
 
+    //= NDKPI 7.8.2
     /// Closes the listener: from now on it refuses connections (`NDKPI 7.8`). Its endpoint stays in use until the connectors
     /// that came over it are closed. Connectors that were delivered can still be accepted. If nothing waits to be refused and no
     /// event is being delivered, the listener has ended when this returns and the caller gives its reference back.

@@ -6,6 +6,7 @@ use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 use fallible::try_slice;
 use ntstatus::NtStatus;
 
+//= NDKPI 7.7.3
 /// The most reads in progress on a queue pair (`NDKPI 7.7.3`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadLimits {

@@ -3,8 +3,10 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use arrayvec::ArrayVec;
 use fallible::Arc;
 use ntstatus::NtStatus;
+use roce::NETWORKS;
 
 use super::{
     ConnectionCounters, ConnectionEntry, ConnectionLimits, EndpointEntry, EndpointKind, Fabric, InterfaceAddress,
@@ -18,7 +20,7 @@ use super::{
 use crate::{
     os::{Os, SpinLock},
     slab::Slab,
-    wire::Wire,
+    wire::{Network, Wire},
 };
 
 /// An adapter's place on a [`Fabric`]: its addresses, limits, counters and listings.
@@ -91,7 +93,18 @@ impl<O: Os> Port<O> {
     pub fn plug(this: &Arc<Self>, wire: Arc<Wire<O>>) -> Result<(), NtStatus> {
         wire.set_acceptor(remote::acceptor(this)?);
         drop(this.wire.with(|place| place.replace(wire)));
-        Ok(())
+        this.addresses.with(|own| this.tell_wire(own))
+    }
+
+    /// The wire has the addresses of the port.
+    fn tell_wire(&self, own: &PortAddresses<O>) -> Result<(), NtStatus> {
+        let Some(wire) = self.wire() else { return Ok(()) };
+        let mut networks = ArrayVec::<Network, NETWORKS>::new();
+        for local in &own.list {
+            let InterfaceAddress { address, prefix, .. } = local.interface;
+            networks.try_push(Network { address, prefix }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        }
+        wire.set_networks(&networks)
     }
 
     /// Takes the wire away. Connections over it have to be closed; frames that come in are dropped.
@@ -112,7 +125,8 @@ impl<O: Os> Port<O> {
     /// # Errors
     ///
     /// `STATUS_INVALID_ADDRESS` if one adapter cannot have it, `STATUS_SHARING_VIOLATION` if an adapter of the same link has
-    /// it, `STATUS_DEVICE_REMOVED` after [`Port::detach`], `STATUS_INSUFFICIENT_RESOURCES`.
+    /// it, `STATUS_DEVICE_REMOVED` after [`Port::detach`], `STATUS_INSUFFICIENT_RESOURCES`, also for more than sixteen of a port with a
+    /// wire.
     pub fn add_address(&self, interface: InterfaceAddress) -> Result<(), NtStatus> {
         if !interface.is_valid() {
             return Err(NtStatus::INVALID_ADDRESS);
@@ -125,18 +139,24 @@ impl<O: Os> Port<O> {
             own.list.try_reserve(1).map_err(fallible::AllocError::from)?;
             self.fabric.add(&local)?;
             own.list.push(local.clone());
-            Ok(())
+            self.tell_wire(own).inspect_err(|_| {
+                own.list.pop();
+                self.fabric.remove(self.link, interface.address);
+            })
         })
     }
 
     /// Removes an address. Its endpoints and connections go on; nothing new begins there, and its listeners are not found any
-    /// more.
+    /// more. Connections over a wire end by their time-out: frames for the address are not the adapter's any more.
     pub fn remove_address(&self, address: IpAddr) {
         // The reference is dropped after the lock is released.
         drop(self.addresses.with(|own| {
             let place = own.list.iter().position(|local| local.interface.address == address)?;
             self.fabric.remove(self.link, address);
-            Some(own.list.swap_remove(place))
+            let gone = own.list.swap_remove(place);
+            // There is room for fewer than there were.
+            let _ = self.tell_wire(own);
+            Some(gone)
         }));
     }
 

@@ -279,7 +279,7 @@ impl<O: Os> Remote<O> {
                     }
                     state.learn(this);
                     state.give_up(this, Ending::Abandoned(Role::Active));
-                    state.answer(ConnectorRequest::Accept, refusal.status());
+                    state.answer_because(ConnectorRequest::Accept, refusal.status(), refusal.reason());
                     true
                 });
                 if is_over {
@@ -309,7 +309,7 @@ impl<O: Os> Remote<O> {
                 state.learn(this);
             }
             state.give_up(this, ending);
-            state.take_failed(refusal.status())
+            state.take_failed(refusal.status(), refusal.reason())
         });
         this.let_go();
         if let Some(failed) = failed {
@@ -663,10 +663,15 @@ impl<O: Os> State<O> {
 
     /// Answers a request if it waits.
     fn answer(&mut self, request: ConnectorRequest, status: NtStatus) {
+        self.answer_because(request, status, None);
+    }
+
+    /// [`State::answer`], with the reason of the peer's REJ.
+    fn answer_because(&mut self, request: ConnectorRequest, status: NtStatus, reason: Option<Reason>) {
         if let Some(end) = &mut self.end
             && end.take_pending(request)
         {
-            Connector::answer(&end.connector, request, status);
+            Connector::answer_because(&end.connector, request, status, reason);
         }
     }
 
@@ -684,16 +689,16 @@ impl<O: Os> State<O> {
     }
 
     /// The connect, if it waits for its answer. It is answered where no lock is held.
-    fn take_failed(&mut self, status: NtStatus) -> Option<FailedConnect<O>> {
+    fn take_failed(&mut self, status: NtStatus, reason: Option<Reason>) -> Option<FailedConnect<O>> {
         let end = self.end.take_if(|end| end.take_pending(ConnectorRequest::Connect))?;
-        Some(FailedConnect { end, status, data: self.data.take() })
+        Some(FailedConnect { end, status, data: self.data.take(), reason })
     }
 
     /// This side gives up before the connection is established; its request is answered with `status`.
     fn abandon(&mut self, connection: &Remote<O>, status: NtStatus, ending: Ending) -> Option<FailedConnect<O>> {
         self.give_up(connection, ending);
         self.answer(ConnectorRequest::Accept, status);
-        self.take_failed(status)
+        self.take_failed(status, None)
     }
 
     /// Declares the connection over: see [`super::ending`]. Returns true if this side has disconnected.

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::os::{Os, SpinLock};
 
+//= NDKPI 7.8.3
 /// A shared endpoint. Its consumer closes it by dropping its reference; connectors keep theirs until they are closed.
 pub struct SharedEndpoint<O: Os> {
     port: Arc<Port<O>>,

@@ -89,7 +89,7 @@ impl Dependents {
         ToFail::Dependent(dependent)
     }
 
-    const fn has_failed(&mut self) {
+    const fn end_failing(&mut self) {
         self.failing -= 1;
     }
 }
@@ -100,7 +100,7 @@ pub fn fail_some<T>(lock: &impl SpinLock<T>, dependents: impl Fn(&mut T) -> &mut
         match lock.with(|state| dependents(state).next_to_fail()) {
             ToFail::Dependent(dependent) => {
                 dependent.fail();
-                lock.with(|state| dependents(state).has_failed());
+                lock.with(|state| dependents(state).end_failing());
             }
             ToFail::Nobody => {}
             ToFail::Done(spread) => return spread,

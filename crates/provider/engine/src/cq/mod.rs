@@ -190,6 +190,7 @@ impl<O: Os> Cq<O> {
         Self::try_new_at(os, parameters, client, 0)
     }
 
+    //= NDKPI 7.1.1
     /// [`Cq::try_new`] with the running number of the first completion, so that tests can let it wrap around.
     ///
     /// # Errors
@@ -287,6 +288,7 @@ impl<O: Os> Cq<O> {
         })
     }
 
+    //= NDKPI 7.1.11
     /// Sets the number of completions the queue can hold (`NDKPI 7.1.11`), while producers and the consumer go on.
     ///
     /// # Errors
@@ -338,6 +340,8 @@ impl<O: Os> Cq<O> {
     }
 
     /// Prevents further callbacks. One that runs goes on; the client is dropped after it. May be called by the callback.
+    //= NDKPI 7.1.12
+    //= NDKPI 7.9.4
     pub fn close(&self) {
         self.state.with(|state| {
             state.settle().close();
@@ -385,6 +389,7 @@ impl<O: Os> Cq<O> {
         this.dpc.queue(this);
     }
 
+    //= NDKPI 7.1.10
     /// Fails a bounded number of dependents, and then tells the client of the failure: whoever has heard of it finds no queue pair
     /// that still accepts requests (`NDSPI 2`).
     #[cold]
@@ -431,6 +436,7 @@ fn check_depth(depth: u32, max_depth: u32) -> Result<(), NtStatus> {
     if (1..=max_depth).contains(&depth) { Ok(()) } else { Err(NtStatus::INVALID_PARAMETER) }
 }
 
+//= NDKPI 7.1.7
 /// The DPC that makes callbacks.
 pub struct Notification<O>(PhantomData<O>);
 

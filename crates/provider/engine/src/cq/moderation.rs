@@ -5,6 +5,7 @@ use crate::NtStatus;
 /// An interval or a count without a limit.
 pub const UNLIMITED: u32 = u32::MAX;
 
+//= NDKPI 7.1.6
 /// The moderation of one completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Moderation {

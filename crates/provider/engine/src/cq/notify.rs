@@ -33,6 +33,7 @@ impl ArmType {
         }
     }
 
+    //= NDKPI 7.1.4
     /// The stronger of two arms, neither of which is satisfied (`NDKPI 7.1.4`).
     #[inline]
     #[must_use]
@@ -82,6 +83,7 @@ pub struct View {
     pub failure_to_report: bool,
 }
 
+//= NDKPI 7.1.5
 /// The decision: returns true if the arm is satisfied (`NDKPI 7.1.3` to `7.1.7`, `7.1.10`).
 ///
 /// An arm is satisfied if an entry of its class is newer than the last callback and was not taken when the queue was armed, or if
@@ -308,6 +310,7 @@ impl Notify {
         if full || self.moderation.counted(hold.completions) { self.make_due() } else { Action::default() }
     }
 
+    //= NDKPI 7.1.6
     /// The timer was set, `now`, to expire after `micros`.
     pub fn hold_for(&mut self, now: u64, micros: u32) {
         if let Some(hold) = &mut self.hold {
@@ -345,6 +348,7 @@ impl Notify {
         Action { queue, timer: None }
     }
 
+    //= NDKPI 7.1.3
     /// Begins a callback and returns its status; `None` if none is due or one runs. The caller calls the consumer, then
     /// [`Notify::end`].
     pub const fn begin(&mut self) -> Option<NtStatus> {

@@ -9,7 +9,7 @@ use super::{
     mr_entry::{Access, MrEntry, Source},
     segment::Segment,
     translation::{Side, Translation, TranslationCache},
-    uses::{Held, Transfers, UsesOf},
+    uses::{SegmentUses, Transfers, UsesOf},
 };
 use crate::os::{Memory, Os};
 
@@ -47,7 +47,7 @@ impl<'locked, O: Os> LockedMr<'locked, O> {
 
     /// Where `length` bytes from `address` on are, for longer than the lock is held. `None` if they are not all registered.
     #[inline]
-    fn hold(&self, address: u64, length: u32) -> Option<(Source<O>, Held)> {
+    fn hold(&self, address: u64, length: u32) -> Option<(Source<O>, SegmentUses)> {
         let offset = self.entry.span.locate(address, u64::from(length))?;
         Some((self.entry.source.at(offset), self.uses.begin()))
     }
@@ -129,7 +129,7 @@ impl<O: Os> Domain<O> {
             if access == Access::ReadSink && self.table.is_read_sink_required() {
                 return Err(NtStatus::ACCESS_VIOLATION);
             }
-            return Source::Logical(address).segment(&self.table, length, Held::NONE);
+            return Source::Logical(address).segment(&self.table, length, SegmentUses::NONE);
         }
         let found = self.with_token(Lookup { token, access }, |mr| mr.hold(address, length));
         let (source, uses) = found.flatten().ok_or(NtStatus::ACCESS_VIOLATION)?;
@@ -262,6 +262,18 @@ impl<O: Os> Domain<O> {
         self.end(token, false)
     }
 
+    /// Returns true if [`Domain::invalidate`] would succeed now.
+    #[must_use]
+    pub fn may_invalidate(&self, token: u32) -> bool {
+        let outcome = self.with_own(token, |object| match object {
+            Object::Fast(Some(fast)) => fast.may_end(token, false),
+            Object::Window(window) => window.may_end(token, false),
+            Object::Domain | Object::Normal(_) | Object::Fast(None) => Err(NtStatus::INVALID_DEVICE_REQUEST),
+        });
+        outcome.is_ok()
+    }
+
+    //= NDKPI 7.6.4
     /// [`Domain::invalidate`] for a peer's send, which may name a remote token that is in force and nothing else.
     ///
     /// # Errors

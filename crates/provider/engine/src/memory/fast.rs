@@ -64,6 +64,7 @@ pub struct FastRegister<'a> {
 }
 
 impl FastRegister<'_> {
+    //= NDKPI 7.4.6
     /// The arithmetic of `NDKPI 7.4`.
     fn check(&self, room: u32) -> Result<Span, NtStatus> {
         let first_byte = u64::from(self.first_byte);
@@ -83,6 +84,7 @@ impl FastRegister<'_> {
         table.mappings().cover_runs(|at, most| run_at(page, at, most), first_byte, first_byte + self.length)
     }
 
+    //= NDKPI 7.4.7
     /// Where the bytes are: in `list` if they are scattered.
     fn source<O: Os>(&self, list: Option<Arc<PageList<O>>>) -> Source<O> {
         let first_byte = u64::from(self.first_byte);
@@ -119,6 +121,7 @@ enum Reserved<O: Os> {
     Lists(usize),
 }
 
+//= NDKPI 7.4.5
 /// A region for fast registration that is initialised.
 pub struct Fast<O: Os> {
     /// The local token. It stays the same, so that the consumer needs to ask for it only once.
@@ -256,8 +259,8 @@ impl<O: Os> Fast<O> {
         drop(self.take_posted(post));
     }
 
-    /// Ends the registration in force, if `token` is one of its tokens: for a peer, the remote one.
-    pub fn end(&mut self, token: u32, by_peer: bool) -> Result<(), NtStatus> {
+    /// Returns if the registration in force can be ended by `token`, which has to be one of its tokens: for a peer, the remote one.
+    pub fn may_end(&self, token: u32, by_peer: bool) -> Result<(), NtStatus> {
         let is_named = |grant: &MrEntry<O>| grant.remote == token || (grant.local == token && !by_peer);
         if !self.current.as_ref().is_some_and(is_named) {
             return Err(NtStatus::INVALID_DEVICE_REQUEST);
@@ -265,6 +268,12 @@ impl<O: Os> Fast<O> {
         if self.windows.bound != 0 {
             return Err(NtStatus::DEVICE_BUSY);
         }
+        Ok(())
+    }
+
+    /// Ends the registration in force, if it [may](Self::may_end).
+    pub fn end(&mut self, token: u32, by_peer: bool) -> Result<(), NtStatus> {
+        self.may_end(token, by_peer)?;
         self.current = None;
         Ok(())
     }

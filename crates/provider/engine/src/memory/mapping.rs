@@ -114,6 +114,7 @@ struct Mapped<M: Memory> {
     pinned: Arc<Pinned<M>>,
 }
 
+//= NDKPI 7.5.4
 /// All mappings of an adapter.
 pub struct Mappings<O: Os> {
     slots: SlotTable<O, Mapped<O::Memory>>,
@@ -142,6 +143,7 @@ impl<O: Os> Mappings<O> {
         Ok(Mapping { base, pages, first_byte })
     }
 
+    //= NDKPI 7.5.3
     pub fn unmap(&self, key: u64) -> Result<Release, NtStatus> {
         let Parts { number, generation, offset } = Parts::of(key);
         let mapped = self.slots.remove_if(number, |mapped| offset == 0 && mapped.generation == generation);

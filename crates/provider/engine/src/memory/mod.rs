@@ -78,6 +78,7 @@ use ntstatus::NtStatus;
 pub use pinned::{Release, Released};
 pub use region::{Region, RegionKind};
 pub use segment::Segment;
+pub(crate) use token::are_of_one_object;
 use tokens::TokenTable;
 pub use transfer::{transfer, transfer_in_disorder, write};
 pub(crate) use translation::{CacheResult, MOST as MOST_BY_CACHE, Side, TranslationCache};

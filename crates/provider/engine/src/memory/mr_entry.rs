@@ -3,9 +3,10 @@
 use fallible::Arc;
 use ntstatus::NtStatus;
 
-use super::{MemoryTable, pages::PageList, pinned::Pinned, segment::Segment, uses::Held};
+use super::{MemoryTable, pages::PageList, pinned::Pinned, segment::Segment, uses::SegmentUses};
 use crate::os::Os;
 
+//= NDKPI 7.4.2
 /// Rights on a region or a window (`NDKPI 2.4`, `2.5`). Local read is always granted on a region.
 ///
 /// The rights of NDKPI's region flags and request flags, under bits of their own: the layer above converts from either.
@@ -108,6 +109,7 @@ impl Span {
         base.checked_add(length.saturating_sub(1)).map(|_| Self { base, length })
     }
 
+    //= invariant 7
     /// Where in this span `other` lies; `None` if it does not lie in it with all its bytes.
     ///
     /// Nothing wraps: lengths are compared with what is left, not added to addresses.
@@ -156,7 +158,7 @@ impl<O: Os> Source<O> {
     ///
     /// `STATUS_ACCESS_VIOLATION` if they have logical addresses that no live mapping covers.
     #[inline]
-    pub fn segment(self, table: &MemoryTable<O>, length: u32, uses: Held) -> Result<Segment<O>, NtStatus> {
+    pub fn segment(self, table: &MemoryTable<O>, length: u32, uses: SegmentUses) -> Result<Segment<O>, NtStatus> {
         let bytes = u64::from(length);
         let segment = match self {
             Self::Range(pinned, start) => {

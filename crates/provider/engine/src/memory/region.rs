@@ -146,6 +146,7 @@ impl<O: Os> Region<O> {
         tokens.map(drop).map_err(Into::into)
     }
 
+    //= NDKPI 7.4.3
     /// Ends the registration (`NDK_FN_DEREGISTER_MR`): its tokens are no good from now on. Requests that have found bytes by
     /// them may still use these bytes; the result says whether there are such.
     ///
@@ -218,6 +219,7 @@ impl<O: Os> Region<O> {
         })
     }
 
+    //= NDKPI 7.4.4
     /// The token for the consumer's own requests. Zero, which is no token, if there is none: before the region is registered
     /// or initialised.
     #[must_use]
@@ -244,6 +246,7 @@ impl<O: Os> Region<O> {
         token.unwrap_or(NONE)
     }
 
+    //= NDKPI 7.6.3
     /// What names the region in [`Domain::invalidate`], whichever of its registrations is in force then.
     ///
     /// # Errors

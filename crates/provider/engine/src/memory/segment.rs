@@ -2,7 +2,7 @@
 
 use fallible::Arc;
 
-use super::{mapping::Mappings, pages::PageList, pinned::Pinned, uses::Held};
+use super::{mapping::Mappings, pages::PageList, pinned::Pinned, uses::SegmentUses};
 use crate::os::{Memory, Os};
 
 /// Bytes that a request may use. As long as the value lives they stay mapped, whatever happens to their registration.
@@ -12,7 +12,7 @@ pub struct Segment<O: Os> {
     bytes: Bytes<O>,
     length: usize,
     /// Says that the objects through which the segment was found are in use.
-    uses: Held,
+    uses: SegmentUses,
 }
 
 enum Bytes<O: Os> {
@@ -43,14 +43,19 @@ impl<O: Os> Segment<O> {
     /// No bytes.
     #[must_use]
     pub const fn empty() -> Self {
-        Self { bytes: Bytes::None, length: 0, uses: Held::NONE }
+        Self { bytes: Bytes::None, length: 0, uses: SegmentUses::NONE }
     }
 
-    pub(super) const fn of_range(pinned: Arc<Pinned<O::Memory>>, start: usize, length: usize, uses: Held) -> Self {
+    pub(super) const fn of_range(
+        pinned: Arc<Pinned<O::Memory>>,
+        start: usize,
+        length: usize,
+        uses: SegmentUses,
+    ) -> Self {
         Self { bytes: Bytes::Range(pinned, start), length, uses }
     }
 
-    pub(super) const fn of_pages(pages: Arc<PageList<O>>, start: u64, length: usize, uses: Held) -> Self {
+    pub(super) const fn of_pages(pages: Arc<PageList<O>>, start: u64, length: usize, uses: SegmentUses) -> Self {
         Self { bytes: Bytes::Pages(pages, start), length, uses }
     }
 

@@ -47,6 +47,7 @@ enum State<T> {
 type Chunk<T> = Option<Box<[Slot<T>]>>;
 type ChunkLock<O, T> = <O as Os>::Lock<Chunk<T>>;
 
+//= invariant 7
 /// The free slots, those first that have been free longest.
 struct FreeSlots {
     /// Means nothing while the list is empty, as `last` does.
@@ -65,6 +66,7 @@ impl FreeSlots {
     }
 }
 
+//= invariant 3
 /// A growing table of `T`s with the numbers from one on.
 pub struct SlotTable<O: Os, T: Send + 'static> {
     chunks: Vec<ChunkLock<O, T>>,

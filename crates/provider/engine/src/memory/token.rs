@@ -45,10 +45,17 @@ pub const MOST_FIXED: u32 = (ROTATING >> FIXED_BITS) - 1 - FIXED_REST;
 /// Objects with rotating tokens at one time. The last slot is left out: the token with all bits set is for mistakes.
 pub const MOST_ROTATING: u32 = ((u32::MAX - ROTATING) >> ROTATING_BITS) - 1;
 
+//= invariant 7
 /// The slot that `token` names, and if its tokens rotate.
 #[inline]
 pub const fn slot_of(token: u32) -> (u32, bool) {
     if token < ROTATING { (token >> FIXED_BITS, false) } else { ((token - ROTATING) >> ROTATING_BITS, true) }
+}
+
+/// Returns true if two tokens are of one region or window, whatever is registered or bound.
+pub const fn are_of_one_object(one: u32, other: u32) -> bool {
+    let ((one, rotates), (other, does_other)) = (slot_of(one), slot_of(other));
+    one == other && rotates == does_other
 }
 
 /// The tokens of a registration.

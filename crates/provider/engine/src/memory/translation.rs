@@ -144,6 +144,7 @@ impl<O: Os> TranslationCache<O> {
         })
     }
 
+    //= NDKPI 7.4.3
     /// Removes a registration of these bytes. When this returns, no transfer uses them through this cache.
     pub fn forget(&self, pinned: &Arc<Pinned<O::Memory>>) {
         // Dropped after the lock is released.

@@ -37,6 +37,7 @@ pub struct Use {
     _client: Arc<Client>,
 }
 
+//= NDKPI 7.4.3
 /// The segments that were found through one object. Held by the object, and by invalidations of it that have not completed: these
 /// have to know also when the object has been closed meanwhile.
 pub struct Uses {
@@ -76,20 +77,20 @@ impl UsesOf<'_> {
 
     /// The uses themselves, for a segment.
     #[inline]
-    pub fn begin(self) -> Held {
+    pub fn begin(self) -> SegmentUses {
         let begin = |uses: Option<&Arc<Uses>>| uses.map(|uses| uses.counted.clone());
-        Held { _object: begin(self.object), _region: begin(self.region) }
+        SegmentUses { _object: begin(self.object), _region: begin(self.region) }
     }
 }
 
 /// The uses that a segment holds.
 #[derive(Clone)]
-pub struct Held {
+pub struct SegmentUses {
     _object: Option<Arc<Use>>,
     _region: Option<Arc<Use>>,
 }
 
-impl Held {
+impl SegmentUses {
     /// Nothing.
     pub const NONE: Self = Self { _object: None, _region: None };
 }

@@ -127,9 +127,15 @@ impl<O: Os> Bindings<O> {
 
     /// Takes out the binding in force, if `token` names it: for a peer, by the remote token.
     pub fn end(&mut self, token: u32, by_peer: bool) -> Result<Binding<O>, NtStatus> {
+        self.may_end(token, by_peer)?;
+        self.bound.take().ok_or(NtStatus::INVALID_DEVICE_REQUEST)
+    }
+
+    /// Returns if the binding can be ended by `token`.
+    pub fn may_end(&self, token: u32, by_peer: bool) -> Result<(), NtStatus> {
         let own = self.own == token && !by_peer;
-        let ended = self.bound.take_if(|bound| own || bound.grant.remote == token);
-        ended.ok_or(NtStatus::INVALID_DEVICE_REQUEST)
+        let is_named = self.bound.as_ref().is_some_and(|bound| own || bound.grant.remote == token);
+        if is_named { Ok(()) } else { Err(NtStatus::INVALID_DEVICE_REQUEST) }
     }
 }
 
@@ -227,6 +233,7 @@ impl<O: Os> Drop for Window<O> {
 }
 
 impl<O: Os> Domain<O> {
+    //= NDKPI 7.6.1
     /// The first half of a bind, when its request is posted (`NDKPI 7.6`). The window's remote token is the new one when this
     /// returns; what it names can be used after [`Domain::commit`].
     ///

@@ -99,6 +99,7 @@ impl<O: Os> SendQueue<O> {
         peer.filter(|peer| qp.is_plain() && peer.lands_in_order()).cloned()
     }
 
+    //= NDKPI 7.2.7
     /// The first request has met no receive. `Ok` if it waits.
     ///
     /// # Errors
@@ -139,6 +140,7 @@ impl<O: Os> SendQueue<O> {
         }
     }
 
+    //= NDKPI 7.1.8
     /// Completes an initiator request, perhaps later.
     pub(super) fn push_initiated(&mut self, qp: &Arc<Qp<O>>, cqe: Cqe) {
         let Some(hardware) = qp.hardware.as_ref().filter(|hardware| hardware.rules.initiator_delay > 0) else {

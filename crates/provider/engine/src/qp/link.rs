@@ -43,6 +43,7 @@ impl<O: Os> Link<O> {
 }
 
 impl<O: Os> Qp<O> {
+    //= NDKPI 7.2.3
     /// Connects two queue pairs that have had no peer.
     ///
     /// # Errors
@@ -78,6 +79,7 @@ impl<O: Os> Qp<O> {
         })
     }
 
+    //= NDKPI 7.2.5
     fn join(&self, peer: &Arc<Self>) {
         self.link.with(|link| {
             self.change_peer(link, Some(peer.clone()));

@@ -22,6 +22,7 @@ mod execute;
 mod hardware;
 mod lend;
 mod link;
+mod passing;
 mod post;
 mod progress;
 mod receive_queue;
@@ -330,6 +331,7 @@ impl<O: Os> Qp<O> {
         Ok(())
     }
 
+    //= NDKPI 7.2.4
     /// Begins to cancel the requests in both queues, in order (`NDKPI 7.2`). Later requests are carried out if the queue pair is
     /// still connected.
     ///

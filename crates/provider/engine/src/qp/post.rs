@@ -48,6 +48,7 @@ bitflags! {
 }
 
 impl Flags {
+    //= NDKPI 7.3.4
     /// Returns true if a request with these flags makes no completion when it ends with this status (`NDKPI 2.4`).
     #[inline]
     pub(super) fn are_silent(self, status: NtStatus) -> bool {
@@ -55,6 +56,7 @@ impl Flags {
     }
 }
 
+//= NDKPI 7.3.3
 /// The limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -207,6 +209,7 @@ pub(super) fn push_elements(
     Ok((first, length))
 }
 
+//= NDKPI 7.3.7
 /// Pushes all inline bytes but the first few. Returns these, and the length of all.
 fn push_inline(queue: &mut Producer<Chunk>, parts: impl Parts, most: u32) -> Result<(InlineData, u32), NtStatus> {
     let (mut first, mut chunk, mut length) = ([0; INLINE], [0; CHUNK], 0);
@@ -343,6 +346,7 @@ impl<O: Os> Qp<O> {
         Self::post_queued(this, context, flags, false, queue, |_, _| Ok((work()?, LocalData::NONE, 0)))
     }
 
+    //= NDKPI 7.3.8
     /// A post that fails with `status`. Requests that were deferred before it are carried out.
     ///
     /// # Errors
@@ -353,6 +357,7 @@ impl<O: Os> Qp<O> {
         Self::enqueue(this, Flags::empty(), queue, |_| Err(status))
     }
 
+    //= NDKPI 7.3.2
     /// Publishes what `push` pushes, and rings the doorbell unless the request is deferred. A post that fails rings for requests
     /// that were deferred before it (`NDKPI 7.3`): the consumer will not post the one that would have rung.
     #[inline(always)]

@@ -5,7 +5,7 @@ use fallible::Arc;
 use super::{
     Flags, NtStatus, Qp, Work, execute,
     receive_queue::{Claim, Claimed},
-    request::{Chunk, InlineData, LocalData, WorkRequest, chunks_for, resolve_all},
+    request::{CHUNK, Chunk, INLINE, InlineData, LocalData, WorkRequest, chunks_for, resolve_all},
     send_queue::SendQueue,
 };
 use crate::{
@@ -42,6 +42,7 @@ pub(super) enum Step {
 }
 
 impl<O: Os> SendQueue<O> {
+    //= NDKPI 7.2.7
     /// Makes progress with the first request.
     #[inline(never)]
     pub(super) fn progress(&mut self, qp: &Arc<Qp<O>>, budget: &mut Budget) -> Step {
@@ -98,6 +99,8 @@ impl<O: Os> SendQueue<O> {
         Some(if is_first && request.work.moves_bytes() { NtStatus::IO_TIMEOUT } else { NtStatus::CANCELLED })
     }
 
+    //= NDKPI 7.2.7
+    //= NDKPI 7.3.11
     /// Resolves the data of the first request on both sides. Returns false if the peer has no receive for it.
     ///
     /// The local side comes first: a request with a local error fails with that, and does not affect the peer.
@@ -169,7 +172,9 @@ impl<O: Os> SendQueue<O> {
         let disorder = self.disorder(lands_in_order);
         let (to, from) = if is_read { (&self.local, &self.remote) } else { (&self.remote, &self.local) };
         match (&request.data, disorder) {
-            (LocalData::Inline(first), _) => Self::move_inline(first, &mut self.chunks, &self.remote, left),
+            (LocalData::Inline(first), _) => {
+                Self::move_inline(first, &mut self.chunks, &self.remote, left, lands_in_order);
+            }
             (_, None) => transfer(to, at, from, at, now),
             (_, Some(order)) => transfer_in_disorder(to, at, from, at, now, order),
         }
@@ -179,22 +184,33 @@ impl<O: Os> SendQueue<O> {
         now == left
     }
 
-    /// Moves inline bytes: the `first`, and those in their queue, where they stay until the request completes.
-    fn move_inline(first: &InlineData, chunks: &mut Consumer<Chunk>, to: &[Segment<O>], length: usize) {
-        let mut moved = 0;
-        let mut put = |bytes: &[u8]| {
-            let now = bytes.len().min(length - moved);
-            memory::write(to, moved, &bytes[..now]);
-            moved += now;
+    /// Moves inline bytes: the `first`, and those in their queue, where they stay until the request completes. Where bytes may land
+    /// in any order the last ones come first.
+    fn move_inline(
+        first: &InlineData,
+        chunks: &mut Consumer<Chunk>,
+        to: &[Segment<O>],
+        length: usize,
+        lands_in_order: bool,
+    ) {
+        let put = |at: usize, bytes: &[u8]| {
+            let now = bytes.len().min(length.saturating_sub(at));
+            memory::write(to, at, &bytes[..now]);
         };
-        put(&first.0);
-        for index in 0..chunks_for(length) {
+        let count = chunks_for(length);
+        for step in 0..=count {
+            let place = if lands_in_order { step } else { count - step };
+            let Some(index) = place.checked_sub(1) else {
+                put(0, &first.0);
+                continue;
+            };
             if let Some(chunk) = chunks.get(index) {
-                put(chunk);
+                put(INLINE + index * CHUNK, chunk);
             }
         }
     }
 
+    //= NDKPI 7.3.9
     /// Invalidates the token that the first request names, if it names one. Returns false while transfers still use the memory:
     /// the invalidation must not complete before they are over (`NDKPI 7.6`), and the object is not registered or bound again
     /// before.

@@ -1,10 +1,8 @@
 //! Queue pairs whose peer is on another machine.
 //!
 //! Their requests stay in the send queue until they have completed. A *carrier* ([`crate::wire`]) takes them from there in order, asks
-//! for their bytes packet by packet, and says how each one has ended. Requests without bytes for the peer are carried out here.
-//! Invalidations and binds wait until all before them have completed: a packet that goes out again finds its memory as it was. A fast
-//! registration changes no memory that another request may use, for its region has none before. So it is carried out when its turn comes,
-//! and the requests behind it go out; it completes in its turn. If a request before it fails it has not been, and is undone.
+//! for their bytes packet by packet, and says how each one has ended. Requests without bytes for the peer are carried out here, in their
+//! turn and without holding up those behind them if that is possible ([`super::passing`]).
 //!
 //! The carrier calls this with its own lock held. So a quantum never calls the carrier back, but [rings](Carrier::ring).
 
@@ -20,7 +18,7 @@ use super::{
 };
 use crate::{
     cq::Cause,
-    memory::{Access, Domain, Posted},
+    memory::{Access, Domain},
     nic::{Budget, TrafficCounters},
     os::{Os, SpinLock},
     sync::Ordering,
@@ -59,16 +57,17 @@ pub enum Fed {
 
 /// A request that was handed over.
 #[derive(Clone, Copy, Default)]
-struct Flight {
+pub(super) struct Flight {
     /// Where its elements begin, and its inline bytes: see [`Flights::passed`].
-    begins: Passed,
-    outcome: Option<NtStatus>,
+    pub begins: Passed,
+    /// How it has ended. For an invalidation that is carried out when those before it have completed: success, from the beginning.
+    pub outcome: Option<NtStatus>,
     cause: Option<Cause>,
 }
 
 /// Entries of the queues of elements and of inline bytes that requests have passed.
 #[derive(Clone, Copy, Default)]
-struct Passed {
+pub(super) struct Passed {
     elements: u64,
     chunks: u64,
 }
@@ -86,13 +85,15 @@ pub(super) struct Flights {
     /// The places of the requests between the head of the queue and `next`, by their numbers.
     places: Box<[Flight]>,
     /// The number of the request that is handed over next.
-    next: u64,
+    pub next: u64,
     /// A request before that has failed here, and completes when those before it have: nothing more is handed over.
-    has_failed: bool,
+    pub has_failed: bool,
+    /// Requests on their way that end the use of memory of this side when they complete.
+    pub endings: usize,
     /// Why the request fails that completes next.
     cause: Option<Cause>,
     /// What the requests before `next` have.
-    handed: Passed,
+    pub handed: Passed,
     /// What the requests before the head of the queue had.
     passed: Passed,
 }
@@ -107,12 +108,31 @@ impl Flights {
     /// Returns why it has failed, if its status does not say it.
     pub fn retire(&mut self, head: u64, request: &WorkRequest) -> Option<Cause> {
         self.passed.add(request);
+        if self.next >= head && request.ends_memory() {
+            self.endings = self.endings.saturating_sub(1);
+        }
         if self.next < head {
             // It was never handed over.
             self.next = head;
             self.handed = self.passed;
         }
         self.cause.take()
+    }
+
+    /// How many requests are on their way at most.
+    pub const fn room(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Puts the next request of the queue on its way, which may have ended already.
+    pub fn put(&mut self, request: &WorkRequest, outcome: Option<NtStatus>) {
+        let flight = Flight { begins: self.handed, outcome, cause: None };
+        if let Some(place) = self.place(self.next) {
+            *place = flight;
+        }
+        self.next += 1;
+        self.handed.add(request);
+        self.endings += usize::from(request.ends_memory());
     }
 
     fn place(&mut self, number: u64) -> Option<&mut Flight> {
@@ -136,6 +156,7 @@ impl<O: Os> Qp<O> {
             places,
             next: 0,
             has_failed: false,
+            endings: 0,
             cause: None,
             handed: passed,
             passed,
@@ -201,6 +222,7 @@ impl<O: Os> Qp<O> {
                     Self::fail(this);
                     (status, cause)
                 }
+                Err(Failed::Behind) => (NtStatus::CANCELLED, None),
                 Err(Failed::Flushed) => (queue.end_of_connection(this), None),
             };
             queue.broken |= outcome.is_err();
@@ -242,6 +264,8 @@ pub enum Failed {
     Itself(NtStatus, Option<Cause>),
     /// Because of the end of the connection, or of a request before it.
     Flushed,
+    /// Because a receive of the queue pair has failed.
+    Behind,
 }
 
 impl<O: Os> SendQueue<O> {
@@ -252,7 +276,8 @@ impl<O: Os> SendQueue<O> {
         }
         for _ in 0..most {
             let Some(flights) = &self.flights else { return Fed::Done };
-            if qp.is_dead() || !qp.is_linked() {
+            // Behind one that the end of the connection has ended, all are cancelled.
+            if qp.is_dead() || !qp.is_linked() || self.broken {
                 return Fed::Ends;
             }
             if flights.has_failed {
@@ -274,7 +299,7 @@ impl<O: Os> SendQueue<O> {
             }
             if !request.work.moves_bytes() {
                 if ahead > 0 {
-                    if self.register_early(qp, &request, ahead) {
+                    if self.pass(qp, &request, ahead) {
                         continue;
                     }
                     // It waits for those before it, and is carried out when they have completed.
@@ -287,10 +312,14 @@ impl<O: Os> SendQueue<O> {
                 }
                 continue;
             }
-            if ahead >= flights.places.len() {
+            if ahead >= flights.room() {
                 return Fed::Done;
             }
             let begins = flights.handed;
+            if self.uses_what_ends(&request, ahead) {
+                // It must not find the memory any more.
+                return Fed::Done;
+            }
             if let Err(status) = self.check_local(&qp.domain, &request, begins) {
                 // A local error comes before those of the peer, and after the requests before it.
                 if ahead > 0 {
@@ -304,56 +333,10 @@ impl<O: Os> SendQueue<O> {
                 return Fed::Done;
             }
             if let Some(flights) = &mut self.flights {
-                if let Some(place) = flights.place(number) {
-                    *place = Flight { begins, outcome: None, cause: None };
-                }
-                flights.next += 1;
-                flights.handed.add(&request);
+                flights.put(&request, None);
             }
         }
         Fed::Again
-    }
-
-    /// Carries out a fast registration with `ahead` requests before it on their way. Returns false if it has to wait for them.
-    fn register_early(&mut self, qp: &Qp<O>, request: &WorkRequest, ahead: usize) -> bool {
-        let Work::FastRegister(posted) = request.work else { return false };
-        let Some(flights) = self.flights.as_mut().filter(|flights| ahead < flights.places.len()) else { return false };
-        // A read that is on its way may be about to invalidate the region, or be what a fence is for.
-        let is_fenced = request.flags.contains(Flags::READ_FENCE);
-        let is_waited_for = |before: &WorkRequest| {
-            before.flags.contains(Flags::LOCAL_INVALIDATE) || (is_fenced && matches!(before.work, Work::Read { .. }))
-        };
-        let waits = (0..ahead).any(|index| self.requests.get(index).is_some_and(is_waited_for));
-        if waits || !qp.domain.may_commit(posted) {
-            return false;
-        }
-        let done = qp.domain.commit(posted);
-        flights.has_failed = done.is_err();
-        let outcome = Some(done.err().unwrap_or(NtStatus::SUCCESS));
-        let flight = Flight { begins: flights.handed, outcome, cause: None };
-        let number = flights.next;
-        if let Some(place) = flights.place(number) {
-            *place = flight;
-        }
-        flights.next += 1;
-        flights.handed.add(request);
-        true
-    }
-
-    /// The status of a fast registration whose requests before it have completed. It is undone if one of these has failed.
-    fn registered(&mut self, qp: &Arc<Qp<O>>, posted: Posted, done: NtStatus) -> NtStatus {
-        if self.broken || qp.is_dead() {
-            if done.is_success() {
-                // A peer may have invalidated it already.
-                let _ = qp.domain.invalidate(posted.token());
-            }
-            return NtStatus::CANCELLED;
-        }
-        if !done.is_success() {
-            Qp::fail(qp);
-            self.broken = true;
-        }
-        done
     }
 
     /// Returns true if there are requests that were not handed over.
@@ -364,7 +347,7 @@ impl<O: Os> SendQueue<O> {
     }
 
     /// Carries out what of a request does not concern the peer. Returns false if it has to wait for transfers.
-    fn last_step(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<bool, NtStatus> {
+    pub(super) fn last_step(&mut self, qp: &Qp<O>, request: &WorkRequest) -> Result<bool, NtStatus> {
         self.current.get_or_insert(Current::LAST_STEP);
         if !self.invalidate(qp, request)? {
             return Ok(false);
@@ -387,8 +370,11 @@ impl<O: Os> SendQueue<O> {
             let Some(flight) = flights.place(head).copied() else { return false };
             let Some(mut status) = flight.outcome else { return false };
             let Some(request) = self.requests.get(0).copied() else { return false };
-            if let Work::FastRegister(posted) = request.work {
-                status = self.registered(qp, posted, status);
+            if !request.work.moves_bytes() {
+                match self.passed(qp, &request, status) {
+                    Some(ended) => status = ended,
+                    None => return true,
+                }
             } else if status.is_success() {
                 if matches!(request.work, Work::Read { .. }) && request.flags.contains(Flags::LOCAL_INVALIDATE) {
                     match self.last_step(qp, &request) {
@@ -417,7 +403,7 @@ impl<O: Os> SendQueue<O> {
     }
 
     /// The element of this index of a request whose others begin at `begins`.
-    fn element(&mut self, request: &WorkRequest, begins: Passed, index: u32) -> Option<Sge> {
+    pub(super) fn element(&mut self, request: &WorkRequest, begins: Passed, index: u32) -> Option<Sge> {
         let LocalData::Elements { count, first } = request.data else { return None };
         if index >= count {
             return None;

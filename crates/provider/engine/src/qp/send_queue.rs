@@ -95,6 +95,7 @@ impl<O: Os> Qp<O> {
         Self::ring(this);
     }
 
+    //= invariant 3
     fn quantum(this: &Arc<Self>) {
         let Initiating { orders, is_busy, send_queue } = &*this.initiating;
         let mut budget = QUANTUM;
@@ -144,6 +145,7 @@ impl<O: Os> SendQueue<O> {
         })
     }
 
+    //= NDKPI 7.3.5
     /// Follows `orders`, and carries requests out until there are none, the first has to wait, or the budget is spent. Returns
     /// true if it needs another quantum; otherwise it waits for the doorbell.
     pub fn run(&mut self, qp: &Arc<Qp<O>>, orders: u32, budget: &mut Budget) -> bool {

@@ -186,6 +186,7 @@ impl<O: Os> Srq<O> {
         }
     }
 
+    //= NDKPI 7.12.2
     /// Sets the depth, unless 0, and the threshold, unless 0, which arms the notification (`NDKPI 7.12`).
     ///
     /// # Errors
@@ -209,6 +210,7 @@ impl<O: Os> Srq<O> {
         Ok(())
     }
 
+    //= NDKPI 7.12.5
     fn resize(&self, depth: u32) -> Result<(), NtStatus> {
         // The size of a new queue of elements for this depth.
         let element_limit = depth.saturating_mul(self.limits.max_sge.saturating_sub(1)).max(1);
@@ -277,6 +279,7 @@ impl<O: Os> Srq<O> {
         self.state.with(|state| state.failed.is_some())
     }
 
+    //= NDKPI 7.12.4
     /// Fails the queue and its queue pairs, as a broken adapter would. The client gets `STATUS_INTERNAL_ERROR`.
     pub fn fail(this: &Arc<Self>) {
         this.state.with(|state| {
@@ -298,6 +301,7 @@ impl<O: Os> Srq<O> {
         });
     }
 
+    //= NDKPI 7.12.3
     fn notify(this: &Arc<Self>) {
         match fail_some(&this.state, |state| &mut state.dependents) {
             Spread::Unfinished => drop(this.dpc.queue(this)),

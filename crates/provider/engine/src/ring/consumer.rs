@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{prefetch, sync::Ordering};
 
+//= NDKPI 7.1.2
 /// Takes entries out, in the order they were pushed.
 ///
 /// # Invariants
@@ -50,6 +51,7 @@ impl<T: Copy + Send> Consumer<T> {
         taken
     }
 
+    //= NDKPI 7.1.8
     /// Takes the next entry out.
     pub fn pop(&mut self) -> Option<T> {
         let mut next = None;
@@ -105,7 +107,7 @@ impl<T: Copy + Send> Consumer<T> {
 
     #[inline]
     fn publish(&self) {
-        self.indices.taken.head.store(self.head, Ordering::Release);
+        self.indices.consumer.head.store(self.head, Ordering::Release);
     }
 
     /// The number of entries that can be read without another load of the producer's index.
@@ -128,7 +130,7 @@ impl<T: Copy + Send> Consumer<T> {
     /// until `head` is published past it, which is after the last use of the result.
     #[inline]
     unsafe fn entry(slot: &Slot<T>) -> &T {
-        // SAFETY: a published entry has been written, and nobody writes to the slot (the caller's promise).
+        // SAFETY: a published entry has been written, and nobody writes to the slot (`# Safety`).
         slot.with(|slot| unsafe { &*slot.cast::<T>() })
     }
 
@@ -136,7 +138,7 @@ impl<T: Copy + Send> Consumer<T> {
     #[inline]
     fn refresh(&mut self) -> bool {
         // Loaded first: after an acquire load it would be loaded again.
-        let (readable, filled) = (self.readable, &*self.indices.filled);
+        let (readable, filled) = (self.readable, &*self.indices.producer);
         let tail = filled.tail.load(Ordering::Acquire);
         // A tail past the end of the segment was published after the seal, so the seal is seen here.
         let is_sealed = filled.sealed.load(Ordering::Acquire) != self.view.number;
@@ -155,8 +157,8 @@ impl<T: Copy + Send> Consumer<T> {
     #[inline(never)]
     fn end_of_sealed(&mut self) -> u64 {
         loop {
-            let tail = self.indices.filled.tail.load(Ordering::Acquire);
-            if self.indices.filled.sealed.load(Ordering::Acquire) == self.view.number {
+            let tail = self.indices.producer.tail.load(Ordering::Acquire);
+            if self.indices.producer.sealed.load(Ordering::Acquire) == self.view.number {
                 return tail;
             }
             let next = self.view.segment.next.with_mut(|next| {
@@ -173,7 +175,7 @@ impl<T: Copy + Send> Consumer<T> {
                 Ok(None) => return self.head,
                 Ok(Some(link)) => {
                     self.view = SegmentView::new(link.segment, self.view.number.wrapping_add(1));
-                    self.indices.taken.followed.store(self.view.number, Ordering::Relaxed);
+                    self.indices.consumer.followed.store(self.view.number, Ordering::Relaxed);
                 }
             }
         }

@@ -29,12 +29,12 @@ use crate::sync::{AtomicU32, AtomicU64, CachePadded};
 
 /// The indices that both sides see.
 struct Indices {
-    filled: CachePadded<Filled>,
-    taken: CachePadded<Taken>,
+    producer: CachePadded<ProducerIndex>,
+    consumer: CachePadded<ConsumerIndex>,
 }
 
 /// Written by the producer.
-struct Filled {
+struct ProducerIndex {
     /// Number of the next entry to be published.
     tail: AtomicU64,
     /// Number of the first entry that a [`TailPublisher`] does not publish.
@@ -44,7 +44,7 @@ struct Filled {
 }
 
 /// Written by the consumer.
-struct Taken {
+struct ConsumerIndex {
     /// Number of the next entry to be taken.
     head: AtomicU64,
     /// The number of links that were followed.
@@ -60,12 +60,12 @@ struct Taken {
 pub fn try_new<T: Copy + Send>(limit: u32, first: u64) -> Result<(Producer<T>, Consumer<T>), AllocError> {
     let segment = Segment::try_new(limit)?;
     let indices = Arc::try_new(Indices {
-        filled: CachePadded::new(Filled {
+        producer: CachePadded::new(ProducerIndex {
             tail: AtomicU64::new(first),
             handed_over: AtomicU64::new(first),
             sealed: AtomicU32::new(0),
         }),
-        taken: CachePadded::new(Taken { head: AtomicU64::new(first), followed: AtomicU32::new(0) }),
+        consumer: CachePadded::new(ConsumerIndex { head: AtomicU64::new(first), followed: AtomicU32::new(0) }),
     })?;
     let consumer = Consumer::new(indices.clone(), SegmentView::new(segment.clone(), 0), first);
     Ok((Producer::new(indices, SegmentView::new(segment, 0), limit, first), consumer))

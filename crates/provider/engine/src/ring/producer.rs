@@ -52,7 +52,7 @@ impl<T: Copy + Send> Producer<T> {
     #[inline(never)]
     #[must_use]
     pub fn occupied(&mut self) -> u64 {
-        let head = self.indices.taken.head.load(Ordering::Acquire);
+        let head = self.indices.consumer.head.load(Ordering::Acquire);
         self.room_until = head.wrapping_add(self.limit);
         self.tail.wrapping_sub(head)
     }
@@ -80,7 +80,7 @@ impl<T: Copy + Send> Producer<T> {
     /// Makes pushed entries visible to the consumer.
     #[inline]
     pub fn publish(&mut self) {
-        self.indices.filled.tail.store(self.tail, Ordering::Release);
+        self.indices.producer.tail.store(self.tail, Ordering::Release);
     }
 
     /// Prefetches the slot of the entry `ahead` places behind the next one, for writing.
@@ -92,7 +92,7 @@ impl<T: Copy + Send> Producer<T> {
     /// Lets a [`TailPublisher`] publish pushed entries.
     #[inline]
     pub(crate) fn hand_over(&self) {
-        self.indices.filled.handed_over.store(self.tail, Ordering::Release);
+        self.indices.producer.handed_over.store(self.tail, Ordering::Release);
     }
 
     /// A handle that reads and publishes the tail without the producer.
@@ -103,9 +103,10 @@ impl<T: Copy + Send> Producer<T> {
 
     /// Discards entries that were pushed since the last [`Producer::publish`]. Not for a ring that a [`TailPublisher`] publishes.
     pub fn retract(&mut self) {
-        self.tail = self.indices.filled.tail.load(Ordering::Relaxed);
+        self.tail = self.indices.producer.tail.load(Ordering::Relaxed);
     }
 
+    //= NDKPI 7.1.11
     /// Changes the limit to that of `spare`. The ring goes on in `spare` if the current segment is too small or larger than
     /// needed, and returns it otherwise.
     ///
@@ -120,7 +121,7 @@ impl<T: Copy + Send> Producer<T> {
         self.room_until = self.room_until.wrapping_sub(self.limit).wrapping_add(limit);
         self.limit = limit;
         let (wanted, capacity) = (spare.segment.capacity(), self.view.segment.capacity());
-        let is_only = self.indices.taken.followed.load(Ordering::Relaxed) == self.view.number;
+        let is_only = self.indices.consumer.followed.load(Ordering::Relaxed) == self.view.number;
         if wanted > capacity || (wanted < capacity && is_only) {
             self.continue_in(spare.segment);
             return Ok(None);
@@ -138,7 +139,7 @@ impl<T: Copy + Send> Producer<T> {
             unsafe { next.write(Some(link)) };
         });
         self.view = SegmentView::new(segment, self.view.number.wrapping_add(1));
-        self.indices.filled.sealed.store(self.view.number, Ordering::Release);
+        self.indices.producer.sealed.store(self.view.number, Ordering::Release);
     }
 }
 
@@ -165,13 +166,13 @@ impl TailPublisher {
     /// Number of the next entry to be published.
     #[must_use]
     pub fn tail(&self) -> u64 {
-        self.0.filled.tail.load(Ordering::Acquire)
+        self.0.producer.tail.load(Ordering::Acquire)
     }
 
     /// [`Producer::publish`] for the entries that the producer has [handed over](Producer::hand_over).
     #[inline]
     pub(crate) fn publish(&self) {
-        self.0.filled.tail.store(self.0.filled.handed_over.load(Ordering::Acquire), Ordering::Release);
+        self.0.producer.tail.store(self.0.producer.handed_over.load(Ordering::Acquire), Ordering::Release);
     }
 }
 

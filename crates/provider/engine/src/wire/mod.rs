@@ -30,6 +30,8 @@ pub use config::{Network, WireConfig};
 use fallible::{Arc, try_box};
 pub(crate) use parties::{Acceptor, AcceptorRef, Party, Wanted};
 use ringing::{Ringer, Rung};
+/// Why a peer has refused a connection.
+pub use roce::wire::cm::Reason as RejectReason;
 pub use roce::{Counters, cm::Times};
 use roce::{
     Stack,
@@ -52,6 +54,19 @@ pub trait Cable: Send + Sync + 'static {
     /// Called at `DISPATCH_LEVEL` with no lock held, one call of a wire at a time. Must not block. It may bring the frame to another
     /// [`Wire`] at once.
     fn send(&self, frame: &[u8]);
+
+    /// Sends frames in this order, each as by [`Cable::send`]: for a cable that can send many with one call. Called as that is.
+    fn send_all(&self, frames: &mut dyn Iterator<Item = &[u8]>) {
+        frames.for_each(|frame| self.send(frame));
+    }
+
+    /// The queue pair of the consumer's call that goes on in this thread, `NdkConnect` or `NdkAccept`, has this number on the wire.
+    /// For who records: by it frames have an owner.
+    ///
+    /// Called at `IRQL <= DISPATCH_LEVEL`, with locks held. Must not block, and not call the wire.
+    fn carries(&self, number: u32) {
+        let _ = number;
+    }
 }
 
 /// The bytes of private data that a REQ has for consumers (RoCEv2 8.4).
@@ -119,7 +134,7 @@ const fn status_of(error: CallError) -> NtStatus {
 }
 
 impl<O: Os> Wire<O> {
-    /// A wire that ends in `cable`. `networks` are the addresses of the adapter, which it keeps for its life.
+    /// A wire that ends in `cable`. `networks` are the addresses of the adapter, until its port has others.
     ///
     /// # Errors
     ///
@@ -176,6 +191,15 @@ impl<O: Os> Wire<O> {
         if is_due {
             this.dpc.queue(this);
         }
+    }
+
+    /// The adapter has these addresses from now on.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`: there is no room for so many. Nothing has changed then.
+    pub(crate) fn set_networks(&self, networks: &[Network]) -> Result<(), NtStatus> {
+        self.state.with(|state| state.stack.set_networks(networks)).map_err(status_of)
     }
 
     /// Who takes requests for connections from the wire.
@@ -271,6 +295,7 @@ impl<O: Os> Wire<O> {
             state.parties.insert(names.connection, party);
             Ok::<_, NtStatus>(names)
         })?;
+        this.cable.carries(names.qp);
         this.dpc.queue(this);
         Ok(names)
     }
@@ -289,6 +314,7 @@ impl<O: Os> Wire<O> {
                 stack.accept(now, connection, qp, limits, private, table).map(|()| connection)
             })
         })?;
+        this.cable.carries(names.qp);
         this.dpc.queue(this);
         Ok(names)
     }

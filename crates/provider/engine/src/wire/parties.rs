@@ -32,43 +32,43 @@ pub trait Acceptor<O: Os>: Send + Sync + 'static {
 /// Who takes requests for connections.
 pub type AcceptorRef<O> = Arc<Box<dyn Acceptor<O>>>;
 
-type Place = Option<(u32, Arc<Box<dyn Party>>)>;
+type Slot = Option<(u32, Arc<Box<dyn Party>>)>;
 
-/// The parties of connections, at the places that the connections' names say.
+/// The parties of connections, at the slots that the connections' names say.
 pub(super) struct Parties {
-    places: Box<[Place]>,
+    slots: Box<[Slot]>,
 }
 
 impl Parties {
     /// For a connection manager of so many connections.
     pub fn try_new(connections: usize) -> Result<Self, AllocError> {
-        Ok(Self { places: try_slice(connections.next_power_of_two().max(2), |_| None)? })
+        Ok(Self { slots: try_slice(connections.next_power_of_two().max(2), |_| None)? })
     }
 
-    fn place(&mut self, connection: u32) -> Option<&mut Place> {
-        // There are no places any more once all were taken.
-        let mask = self.places.len().checked_sub(1)?;
-        self.places.get_mut(connection as usize & mask)
+    fn slot(&mut self, connection: u32) -> Option<&mut Slot> {
+        // There are no slots any more once all were taken.
+        let mask = self.slots.len().checked_sub(1)?;
+        self.slots.get_mut(connection as usize & mask)
     }
 
     pub fn insert(&mut self, connection: u32, party: Arc<Box<dyn Party>>) {
-        if let Some(place) = self.place(connection) {
-            *place = Some((connection, party));
+        if let Some(slot) = self.slot(connection) {
+            *slot = Some((connection, party));
         }
     }
 
     pub fn get(&mut self, connection: u32) -> Option<Arc<Box<dyn Party>>> {
-        let place = self.place(connection)?.as_ref()?;
-        (place.0 == connection).then(|| place.1.clone())
+        let slot = self.slot(connection)?.as_ref()?;
+        (slot.0 == connection).then(|| slot.1.clone())
     }
 
     pub fn remove(&mut self, connection: u32) -> Option<Arc<Box<dyn Party>>> {
-        let place = self.place(connection)?.take_if(|place| place.0 == connection)?;
-        Some(place.1)
+        let slot = self.slot(connection)?.take_if(|slot| slot.0 == connection)?;
+        Some(slot.1)
     }
 
     /// All of them, without allocating.
-    pub fn take_all(&mut self) -> Box<[Place]> {
-        core::mem::take(&mut self.places)
+    pub fn take_all(&mut self) -> Box<[Slot]> {
+        core::mem::take(&mut self.slots)
     }
 }

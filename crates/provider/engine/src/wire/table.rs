@@ -247,6 +247,8 @@ impl<O: Os> Adapter for Table<O> {
     fn complete(&mut self, qp: u32, Completed { context, outcome }: Completed) {
         let Some(entry) = self.get_mut(qp) else { return };
         let outcome = outcome.map_err(|failure| match failure {
+            // The queue pair has failed with its receive: it is dead once the peer knows.
+            Failure::Flushed | Failure::Disconnected if entry.has_failed => Failed::Behind,
             Failure::Flushed | Failure::Disconnected => Failed::Flushed,
             failure => Failed::Itself(failure.status(), cause_of(failure)),
         });

@@ -159,10 +159,10 @@ impl<O: Os> Wire<O> {
         let mut is_unfinished = true;
         for _ in 0..ROUNDS {
             is_unfinished = Self::round(this, &mut frames);
-            for frame in frames.iter() {
-                this.cable.send(frame);
-            }
             let has_sent = !frames.lengths.is_empty();
+            if has_sent {
+                this.cable.send_all(&mut frames.iter());
+            }
             frames.lengths.clear();
             if !is_unfinished && !has_sent {
                 break;

@@ -44,6 +44,7 @@ fn a_connect_that_nobody_answers_times_out_and_can_be_tried_again() {
     world.finish();
 }
 
+//= NDKPI 7.7.2
 #[test]
 fn an_accept_that_is_not_completed_times_out_and_that_is_final() {
     let world = World::new();

@@ -26,6 +26,7 @@ pub fn padded(bytes: &[u8], size: usize) -> Vec<u8> {
     padded
 }
 
+//= NDKPI 7.7.4
 #[test]
 fn private_data_is_read_as_a_block_of_the_required_size() {
     let world = World::new();
@@ -85,6 +86,7 @@ fn private_data_of_the_full_size_is_taken_and_more_is_an_invalid_buffer_size() {
     world.finish();
 }
 
+//= NDKPI 7.7.3
 #[test]
 fn read_limits_are_the_least_of_what_both_sides_ask_and_their_adapters_allow() {
     let world = World::new();

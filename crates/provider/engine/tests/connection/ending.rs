@@ -43,6 +43,7 @@ const fn lost(reason: DisconnectReason) -> Said {
     Said::Disconnected(reason)
 }
 
+//= NDKPI 7.7.6
 #[test]
 fn a_disconnect_is_answered_flushes_and_is_indicated_once_without_a_flush() {
     let (world, server, mut active, mut passive) = connection();
@@ -69,6 +70,7 @@ fn a_disconnect_is_answered_flushes_and_is_indicated_once_without_a_flush() {
     finish(world, server, [active, passive]);
 }
 
+//= NDKPI 7.7.5
 #[test]
 fn what_was_posted_before_a_disconnect_is_carried_out_silent_requests_included() {
     let (world, server, mut active, mut passive) = connection();
@@ -121,6 +123,7 @@ fn a_disconnect_whose_requests_do_not_end_in_time_times_out_and_ends_the_connect
     finish(world, server, [active, passive]);
 }
 
+//= NDKPI 7.7.5
 #[test]
 fn two_disconnects_with_nothing_left_to_wait_for_end_at_once() {
     // The peer's notice is there and no byte moves (`NDKPI 7.7.5`). Who posts what: `true` for a send without a receive.
@@ -200,6 +203,7 @@ fn a_second_disconnect_is_invalid() {
     finish(world, server, [active, passive]);
 }
 
+//= NDKPI 7.7.7
 #[test]
 fn closing_a_connector_aborts_the_connection_and_flushes() {
     let (world, server, mut active, mut passive) = connection();

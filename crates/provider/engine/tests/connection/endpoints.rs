@@ -165,6 +165,7 @@ fn a_shared_endpoint_serves_connections_as_long_as_the_remote_addresses_differ()
     world.finish();
 }
 
+//= NDKPI 7.8.3
 #[test]
 fn a_shared_endpoint_is_released_when_it_and_its_connectors_are_closed() {
     let world = World::new();
@@ -315,6 +316,7 @@ fn an_address_belongs_to_one_adapter_and_must_name_a_host() {
     world.finish();
 }
 
+//= NDKPI 7.8.1
 #[test]
 fn the_same_address_on_two_links_is_two_addresses() {
     let world = World::new();
@@ -388,6 +390,7 @@ fn an_adapter_of_another_link_is_not_reached() {
     world.finish();
 }
 
+//= NDKPI 7.8.1
 #[test]
 fn a_scope_id_is_kept_and_another_one_is_refused() {
     let world = World::new();

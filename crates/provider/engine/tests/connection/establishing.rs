@@ -11,6 +11,8 @@ use ndkpi::NtStatus;
 
 use crate::world::{Node, READS, Said, Side, World, accept, answer, asking, at, connect};
 
+//= NDKPI 7.7.1
+//= NDKPI 7.7.2
 #[test]
 fn connect_is_answered_by_the_accept_and_accept_by_the_completed_connect() {
     let world = World::new();
@@ -137,6 +139,7 @@ fn requests_out_of_their_order_are_invalid_or_find_the_connection_active() {
     world.finish();
 }
 
+//= NDKPI 7.2.3
 #[test]
 fn a_queue_pair_belongs_to_one_connector_and_is_never_connected_again() {
     let world = World::new();
@@ -272,6 +275,7 @@ fn a_connector_closed_inside_its_last_completion_goes_after_it() {
     world.finish();
 }
 
+//= NDKPI 7.2.5
 #[test]
 fn a_flush_at_the_same_time_as_the_completion_of_the_connect_leaves_a_connection_that_works() {
     for seed in 0..400 {

@@ -148,6 +148,7 @@ fn sweep(arm: impl Fn(&World, u64), disarm: impl Fn(&World) -> bool) -> u64 {
     unreachable!("there are fewer allocations than numbers")
 }
 
+//= invariant 5
 #[test]
 fn every_allocation_may_fail() {
     let failures = sweep(|_, nth| LEFT.set(nth), |_| LEFT.replace(0) == 0);

@@ -107,6 +107,7 @@ fn a_pair_of_addresses_is_free_before_the_consumer_knows_that_its_connector_is_c
     world.finish();
 }
 
+//= NDKPI 7.9.1
 #[test]
 fn a_connector_goes_before_its_queue_pair_its_listener_and_its_shared_endpoint() {
     let world = World::new();

@@ -8,6 +8,8 @@ use crate::{
     world::{LIMITS, Side, TIMEOUTS, World, accept, answer, at, connect},
 };
 
+//= NDKPI 7.8.1
+//= NDKPI 7.8.2
 #[test]
 fn a_listener_refuses_from_the_moment_its_close_is_issued_and_keeps_its_port() {
     let world = World::new();
@@ -51,6 +53,7 @@ fn a_listener_listens_once_and_says_where() {
     world.finish();
 }
 
+//= NDKPI 7.7.8
 #[test]
 fn a_paused_listener_refuses_as_if_there_were_none_and_resumes() {
     let world = World::new();

@@ -135,6 +135,7 @@ fn nothing_moves_after(last: Said, end: impl Fn(Side) -> Option<Side>) {
     world.finish_threads();
 }
 
+//= NDKPI 7.7.5
 #[test]
 fn no_byte_moves_after_a_disconnect_is_answered() {
     nothing_moves_after(answer(ConnectorRequest::Disconnect, NtStatus::SUCCESS), |side| {

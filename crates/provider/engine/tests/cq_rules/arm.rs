@@ -15,6 +15,7 @@ use testing::{
 
 const DEPTH: u32 = 16;
 
+//= NDKPI 7.1.1
 #[test]
 fn a_new_queue_is_unarmed() {
     on_seeds(|machine, os| {
@@ -35,6 +36,7 @@ fn a_new_queue_is_unarmed_also_for_its_failure() {
     });
 }
 
+//= NDKPI 7.1.3
 #[test]
 fn an_arm_is_one_shot() {
     on_seeds(|machine, os| {
@@ -48,6 +50,7 @@ fn an_arm_is_one_shot() {
     });
 }
 
+//= NDKPI 7.1.3
 #[test]
 fn every_satisfied_arm_gets_its_own_callback() {
     on_seeds(|machine, os| {
@@ -101,6 +104,8 @@ fn check_merge(first: ArmType, second: ArmType, result: ArmType) {
     });
 }
 
+//= NDKPI 7.1.4
+//= bug 4
 #[test]
 fn two_arms_merge_into_the_stronger_one() {
     for (first, second, result) in MERGES {
@@ -122,6 +127,7 @@ fn two_arms_that_merged_are_one_callback() {
     });
 }
 
+//= NDKPI 7.1.5
 #[test]
 fn an_arm_with_a_new_completion_in_the_queue_is_satisfied_at_once() {
     on_seeds(|machine, os| {
@@ -149,6 +155,7 @@ fn one_new_completion_among_old_ones_satisfies_an_arm_at_once() {
     });
 }
 
+//= NDKPI 7.1.5
 #[test]
 fn completions_that_were_all_there_at_the_last_callback_satisfy_nothing() {
     on_seeds(|machine, os| {
@@ -185,6 +192,7 @@ fn a_silent_arm_stands_and_is_satisfied_by_the_next_completion() {
     });
 }
 
+//= NDKPI 7.1.5
 #[test]
 fn completions_taken_before_the_arm_satisfy_nothing() {
     on_seeds(|machine, os| {
@@ -349,6 +357,8 @@ fn a_failed_send_that_was_marked_solicited_is_a_failure() {
     });
 }
 
+//= NDKPI 7.1.7
+//= invariant 1
 #[test]
 fn an_arm_never_calls_back_from_inside() {
     on_seeds(|machine, os| {

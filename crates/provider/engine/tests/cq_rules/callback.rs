@@ -21,6 +21,8 @@ use testing::cq_fixture::{MAX_DEPTH, TestCq, on_seeds, plain, plains, solicited}
 
 const DEPTH: u32 = 64;
 
+//= NDKPI 7.1.7
+//= bug 3
 #[test]
 fn an_arm_from_inside_the_callback_fires_after_it_returned() {
     on_seeds(|machine, os| {
@@ -44,6 +46,7 @@ fn an_arm_from_inside_the_callback_fires_after_it_returned() {
     });
 }
 
+//= NDKPI 7.1.7
 #[test]
 fn completions_that_come_during_a_callback_are_new() {
     on_seeds(|machine, os| {
@@ -89,6 +92,8 @@ fn completions_between_the_satisfied_arm_and_the_callback_are_old() {
     });
 }
 
+//= NDKPI 7.1.7
+//= invariant 2
 #[test]
 fn at_most_one_callback_waits() {
     on_seeds(|machine, os| {
@@ -124,6 +129,8 @@ fn satisfied_arms_before_the_callback_begins_are_one_callback() {
     });
 }
 
+//= NDKPI 7.1.7
+//= invariant 2
 #[test]
 fn callbacks_of_one_queue_do_not_overlap_on_many_processors() {
     // The fixture's client panics if they do. Preemption lets other processors in at every lock.
@@ -163,8 +170,9 @@ fn callbacks_of_one_queue_do_not_overlap_on_many_processors() {
     }
 }
 
+//= NDKPI 7.1.7
 #[test]
-fn one_run_of_the_deferred_call_makes_a_bounded_number_of_callbacks() {
+fn one_run_of_the_dpc_makes_a_bounded_number_of_callbacks() {
     // One processor: another DPC gets its turn although callbacks are always due.
     for seed in 0..4 {
         let machine = Machine::seeded(seed).processors(1).start();
@@ -204,6 +212,8 @@ fn one_run_of_the_deferred_call_makes_a_bounded_number_of_callbacks() {
     }
 }
 
+//= bug 3
+//= invariant 4
 #[test]
 fn the_callback_may_poll() {
     on_seeds(|machine, os| {
@@ -258,6 +268,7 @@ fn the_callback_may_moderate() {
     });
 }
 
+//= NDKPI 7.1.12
 #[test]
 fn the_callback_may_close() {
     on_seeds(|machine, os| {
@@ -279,6 +290,7 @@ fn the_callback_may_close() {
     });
 }
 
+//= bug 9
 #[test]
 fn callbacks_run_on_the_processor_of_the_affinity() {
     for seed in 0..4 {

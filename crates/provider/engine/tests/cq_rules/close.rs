@@ -23,6 +23,8 @@ fn a_closed_queue_is_gone() {
     });
 }
 
+//= NDKPI 7.1.12
+//= bug 1
 #[test]
 fn a_due_callback_does_not_begin_after_the_close() {
     on_seeds(|machine, os| {
@@ -53,6 +55,7 @@ fn a_callback_that_moderation_holds_back_does_not_begin_after_the_close() {
     });
 }
 
+//= NDKPI 7.9.4
 #[test]
 fn a_timer_that_has_expired_does_not_call_back_after_the_close() {
     on_seeds(|machine, os| {
@@ -71,6 +74,7 @@ fn a_timer_that_has_expired_does_not_call_back_after_the_close() {
     });
 }
 
+//= NDKPI 7.1.12
 #[test]
 fn a_completion_after_the_close_calls_nobody() {
     on_seeds(|machine, os| {
@@ -90,6 +94,8 @@ fn a_completion_after_the_close_calls_nobody() {
     });
 }
 
+//= NDKPI 7.1.12
+//= bug 1
 #[test]
 fn the_queue_lives_until_a_running_callback_has_returned() {
     on_seeds(|machine, os| {

@@ -9,6 +9,7 @@ use testing::cq_fixture::{TestCq, failed, on_seeds, plain, plains};
 
 const DEPTH: u32 = 4;
 
+//= NDKPI 7.1.10
 #[test]
 fn one_completion_more_than_the_depth_overruns_the_queue() {
     on_seeds(|machine, os| {
@@ -58,6 +59,7 @@ fn a_fatal_failure_calls_back_with_its_status() {
     });
 }
 
+//= NDKPI 7.1.10
 #[test]
 fn a_failure_of_an_unarmed_queue_is_told_to_the_next_arm() {
     on_seeds(|machine, os| {
@@ -73,6 +75,7 @@ fn a_failure_of_an_unarmed_queue_is_told_to_the_next_arm() {
     });
 }
 
+//= NDKPI 7.1.10
 #[test]
 fn a_failure_is_told_once() {
     on_seeds(|machine, os| {
@@ -127,6 +130,8 @@ fn the_first_failure_stays() {
     });
 }
 
+//= NDKPI 7.1.10
+//= bug 7
 #[test]
 fn what_was_queued_before_a_failure_still_drains() {
     on_seeds(|machine, os| {
@@ -212,6 +217,7 @@ fn a_failed_request_is_no_failure_of_the_queue() {
     });
 }
 
+//= bug 7
 #[test]
 fn the_engine_is_told_of_a_failure_also_when_nothing_is_armed() {
     on_seeds(|machine, os| {

@@ -27,6 +27,7 @@ fn settle(machine: &Machine, cq: &TestCq) -> usize {
     cq.calls()
 }
 
+//= NDKPI 7.1.1
 #[test]
 fn a_new_queue_is_not_moderated() {
     on_seeds(|machine, os| {
@@ -38,6 +39,7 @@ fn a_new_queue_is_not_moderated() {
     });
 }
 
+//= NDKPI 7.1.6
 #[test]
 fn the_interval_delays_a_callback_and_then_lets_it_go() {
     on_seeds(|machine, os| {
@@ -87,6 +89,7 @@ fn later_completions_do_not_prolong_the_interval() {
     });
 }
 
+//= NDKPI 7.1.6
 #[test]
 fn the_count_ends_a_hold_before_the_interval() {
     on_seeds(|machine, os| {
@@ -159,6 +162,7 @@ fn a_failed_request_lets_go_what_is_held_back() {
     });
 }
 
+//= NDKPI 7.1.6
 #[test]
 fn a_failure_of_the_queue_is_not_held_back() {
     on_seeds(|machine, os| {
@@ -219,6 +223,7 @@ fn a_second_arm_during_a_hold_is_answered_by_the_callback_that_a_failed_request_
     });
 }
 
+//= NDKPI 7.1.6
 #[test]
 fn a_full_queue_lets_go_what_is_held_back() {
     on_seeds(|machine, os| {

@@ -106,6 +106,7 @@ fn a_count_of_exactly_the_depth_counts() {
     });
 }
 
+//= NDKPI 7.1.6
 #[test]
 fn no_limit_on_either_side_is_an_invalid_parameter_mix() {
     on_seeds(|machine, os| {
@@ -156,6 +157,7 @@ fn an_interval_is_rounded_down_to_what_the_timer_can_keep() {
     }
 }
 
+//= NDKPI 7.1.6
 #[test]
 fn every_setting_means_what_the_text_says() {
     let values = [0, 1, 2, 3, 49, 50, 51, 100, 101, 1_000, UNLIMITED - 1, UNLIMITED];

@@ -17,6 +17,7 @@ const fn parameters(depth: u32, max_depth: u32) -> CqParameters {
     CqParameters { depth, max_depth, processor: 0 }
 }
 
+//= NDKPI 7.1.1
 #[test]
 fn a_depth_of_zero_is_an_invalid_parameter() {
     on_seeds(|_, os| {
@@ -35,6 +36,7 @@ fn a_depth_above_the_adapters_limit_is_an_invalid_parameter() {
     });
 }
 
+//= NDKPI 7.1.1
 #[test]
 fn depths_from_one_to_the_adapters_limit_are_good() {
     on_seeds(|_, os| {
@@ -47,6 +49,7 @@ fn depths_from_one_to_the_adapters_limit_are_good() {
     });
 }
 
+//= NDKPI 7.1.1
 #[test]
 fn the_depth_counts_completions_exactly_also_after_some_were_taken() {
     on_seeds(|_, os| {
@@ -64,6 +67,7 @@ fn the_depth_counts_completions_exactly_also_after_some_were_taken() {
     });
 }
 
+//= NDKPI 7.1.8
 #[test]
 fn a_poll_for_none_takes_none() {
     on_seeds(|_, os| {
@@ -97,6 +101,7 @@ fn a_poll_takes_no_more_than_asked_for() {
     });
 }
 
+//= NDKPI 7.1.8
 #[test]
 fn completions_come_in_the_order_in_which_they_were_queued() {
     on_seeds(|_, os| {
@@ -118,6 +123,7 @@ fn completions_come_in_the_order_in_which_they_were_queued() {
     });
 }
 
+//= NDKPI 7.1.9
 #[test]
 fn a_completion_keeps_all_its_fields() {
     on_seeds(|_, os| {
@@ -188,6 +194,7 @@ fn failed_requests_are_noted_whether_armed_or_not_and_in_batches_too() {
     });
 }
 
+//= bug 5
 #[test]
 fn running_numbers_wrap_around() {
     on_seeds(|machine, os| {
@@ -217,6 +224,7 @@ fn running_numbers_wrap_around() {
     });
 }
 
+//= NDKPI 7.1.2
 #[test]
 fn several_producers_may_use_one_queue() {
     // Preemption lets the producers in at each other's locks.
@@ -255,6 +263,7 @@ fn several_producers_may_use_one_queue() {
     }
 }
 
+//= NDKPI 7.1.2
 #[test]
 fn nothing_allocates_between_create_and_close() {
     on_seeds(|machine, os| {

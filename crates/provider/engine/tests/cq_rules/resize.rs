@@ -58,6 +58,7 @@ fn a_resize_to_the_same_depth_changes_nothing() {
     });
 }
 
+//= NDKPI 7.1.11
 #[test]
 fn a_resize_below_the_number_of_queued_completions_fails_and_changes_nothing() {
     on_seeds(|_, os| {
@@ -128,6 +129,8 @@ fn a_queue_that_was_partly_taken_keeps_order_across_a_resize() {
     });
 }
 
+//= NDKPI 7.1.11
+//= bug 8
 #[test]
 fn a_chain_of_resizes_without_a_poll_loses_nothing() {
     on_seeds(|_, os| {
@@ -145,6 +148,7 @@ fn a_chain_of_resizes_without_a_poll_loses_nothing() {
     });
 }
 
+//= NDKPI 7.1.11
 #[test]
 fn memory_stays_bounded_over_resizes_without_a_poll() {
     on_seeds(|_, os| {
@@ -216,6 +220,8 @@ fn a_resize_keeps_the_arm() {
     });
 }
 
+//= NDKPI 7.1.11
+//= bug 5
 #[test]
 fn a_resize_across_the_wrap_around_loses_nothing() {
     on_seeds(|_, os| {

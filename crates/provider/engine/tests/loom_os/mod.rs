@@ -48,22 +48,22 @@ type Call = Box<dyn FnOnce() + Send>;
 
 /// Calls that wait for a processor, and timers that wait for their time.
 #[derive(Default)]
-struct Waiting {
+struct Scheduled {
     calls: VecDeque<Call>,
     timers: VecDeque<Call>,
 }
 
 /// An operating system without processors.
 #[derive(Clone)]
-pub struct LoomOs(Arc<Mutex<Waiting>>);
+pub struct LoomOs(Arc<Mutex<Scheduled>>);
 
 impl LoomOs {
     /// An operating system that has nothing to do.
     pub fn new() -> Self {
-        Self(Arc::new(Mutex::new(Waiting::default())))
+        Self(Arc::new(Mutex::new(Scheduled::default())))
     }
 
-    fn with<U>(&self, work: impl FnOnce(&mut Waiting) -> U) -> U {
+    fn with<U>(&self, work: impl FnOnce(&mut Scheduled) -> U) -> U {
         work(&mut self.0.lock().expect("no panic"))
     }
 

@@ -18,6 +18,8 @@ pub struct Buffer {
     clients: Arc<AtomicU32>,
     /// How many times one was told.
     told: Arc<AtomicU32>,
+    /// Where it was written to, in the order of the writes, from the first [`Buffer::take_written`] on.
+    written: Arc<Mutex<Option<Vec<usize>>>>,
 }
 
 impl Buffer {
@@ -29,6 +31,7 @@ impl Buffer {
             mapped: Arc::default(),
             clients: Arc::default(),
             told: Arc::default(),
+            written: Arc::default(),
         }
     }
 
@@ -73,6 +76,11 @@ impl Buffer {
 
     pub fn told(&self) -> u32 {
         self.told.load(SeqCst)
+    }
+
+    /// Where the engine has written since the last call, in that order.
+    pub fn take_written(&self) -> Vec<usize> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).replace(Vec::new()).unwrap_or_default()
     }
 }
 
@@ -119,6 +127,9 @@ impl Memory for TestMemory {
 
     fn write(&self, offset: usize, from: &[u8]) {
         self.buffer.with(|bytes| bytes[offset..offset + from.len()].copy_from_slice(from));
+        if let Some(written) = &mut *self.buffer.written.lock().unwrap_or_else(PoisonError::into_inner) {
+            written.push(offset);
+        }
     }
 
     fn copy_from(&self, offset: usize, from: &Self, from_offset: usize, len: usize) {

@@ -44,6 +44,7 @@ impl Drop for Done<'_> {
     }
 }
 
+//= NDKPI 7.4.3
 #[test]
 fn a_deregistered_buffer_is_not_touched_after_it_was_released() {
     let world = World::new();

@@ -33,6 +33,7 @@ fn tokens_are_there_after_initialisation_but_give_no_access() {
     }
 }
 
+//= NDKPI 7.4.4
 #[test]
 fn remote_token_is_valid_at_return_and_usable_when_carried_out() {
     let world = World::new();
@@ -99,6 +100,7 @@ fn pages_of_several_mappings_make_one_region() {
     assert_eq!(read(&segment), [first.contents(), second.contents()].concat());
 }
 
+//= NDKPI 7.4.6
 #[test]
 fn fast_register_arithmetic() {
     let world = World::new();
@@ -136,6 +138,7 @@ fn fast_register_arithmetic() {
     }
 }
 
+//= NDKPI 7.4.5
 #[test]
 fn remote_rights_without_remote_access_are_refused() {
     let world = World::new();
@@ -193,6 +196,7 @@ fn fast_register_needs_the_right_region() {
     assert_eq!(fast_register(&other, &fast_region, &pages, 0, 1, ALL), Err(NtStatus::INVALID_PARAMETER));
 }
 
+//= NDKPI 7.4.7
 #[test]
 fn pages_that_nothing_covers_are_refused() {
     let world = World::new();
@@ -250,6 +254,7 @@ fn mapping_released_under_a_registration_is_refused() {
     assert_eq!(&read(&segment)[4096..4100], [0; 4]);
 }
 
+//= NDKPI 7.6.3
 #[test]
 fn invalidate_twice_fails() {
     let world = World::new();
@@ -266,6 +271,7 @@ fn invalidate_twice_fails() {
     assert_eq!(domain.invalidate_remote(region.remote_token()), Err(NtStatus::INVALID_DEVICE_REQUEST));
 }
 
+//= NDKPI 7.6.3
 #[test]
 fn invalidate_after_a_remote_invalidation_fails() {
     let world = World::new();
@@ -275,6 +281,7 @@ fn invalidate_after_a_remote_invalidation_fails() {
     assert_eq!(domain.invalidate(region.local_token()), Err(NtStatus::INVALID_DEVICE_REQUEST));
 }
 
+//= NDKPI 7.3.9
 #[test]
 fn invalidate_after_a_reads_local_invalidation_fails() {
     let world = World::new();
@@ -288,6 +295,7 @@ fn invalidate_after_a_reads_local_invalidation_fails() {
     );
 }
 
+//= NDKPI 7.6.4
 #[test]
 fn a_peer_invalidates_by_a_good_remote_token_only() {
     // Tokens that stay the same cannot tell an earlier registration from a later one.
@@ -384,6 +392,7 @@ fn carry_out_in_turn(
     }
 }
 
+//= NDKPI 7.4.5
 #[test]
 fn scattered_registrations_are_posted_at_the_depth_of_the_queue() {
     for world in [World::new(), World::rotating()] {

@@ -12,6 +12,7 @@ use super::{
 
 const LOCAL: [Access; 3] = [Access::LocalRead, Access::LocalWrite, Access::ReadSink];
 
+//= NDKPI 7.5.1
 #[test]
 fn a_mapping_has_the_pages_that_its_bytes_touch() {
     let world = World::new();
@@ -88,6 +89,7 @@ fn logical_address_that_nothing_covers_is_refused() {
     assert_eq!(refusal(&domain, token, end - 1, 1, Access::LocalRead), NtStatus::SUCCESS);
 }
 
+//= NDKPI 7.5.4
 #[test]
 fn privileged_token_grants_no_remote_access() {
     let world = World::new();
@@ -105,6 +107,7 @@ fn privileged_token_grants_no_remote_access() {
     assert_eq!(refusal(&domain, domain.privileged_token(), buffer.base(), 1, Access::LocalRead), VIOLATION);
 }
 
+//= NDKPI 7.5.3
 #[test]
 fn logical_address_after_release_is_refused() {
     let world = World::new();
@@ -136,6 +139,7 @@ fn logical_address_does_not_become_that_of_another_mapping_soon() {
     }
 }
 
+//= NDKPI 7.5.3
 #[test]
 fn only_the_key_releases_a_mapping() {
     let world = World::new();

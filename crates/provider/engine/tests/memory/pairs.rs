@@ -262,6 +262,7 @@ fn check(kind: RegionKind, order: [usize; 2], acts: [(Object, Act); 2], through:
     waited
 }
 
+//= NDKPI 7.4.3
 #[test]
 fn no_end_of_a_region_or_its_window_completes_under_a_transfer_through_either() {
     let (mut pairs, mut waited) = (0, 0);

@@ -8,6 +8,7 @@ use super::{
     world::{ACCESSES, ALL, SMALL, VIOLATION, World, fast, read, refusal, region, register, registered, token_for},
 };
 
+//= invariant 7
 #[test]
 fn access_one_byte_before_and_after_is_refused() {
     let world = World::new();
@@ -38,6 +39,7 @@ fn access_one_byte_before_and_after_is_refused() {
     }
 }
 
+//= invariant 7
 #[test]
 fn address_arithmetic_that_wraps_is_refused() {
     let world = World::new();
@@ -88,6 +90,7 @@ fn a_read_sink_needs_its_right_where_the_adapter_asks_for_it() {
     }
 }
 
+//= NDKPI 7.4.2
 #[test]
 fn rights_decide() {
     use Access::{LocalRead, LocalWrite, ReadSink, RemoteRead, RemoteWrite};
@@ -115,6 +118,7 @@ fn rights_decide() {
     }
 }
 
+//= NDKPI 7.4.2
 #[test]
 fn local_write_alone_does_not_grant_remote_write() {
     // In NDKPI the two share a bit (`NDKPI 2.4`).

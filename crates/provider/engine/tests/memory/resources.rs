@@ -237,6 +237,7 @@ fn a_table_takes_as_many_as_it_was_made_for() {
     drop(regions);
 }
 
+//= invariant 3
 #[test]
 fn one_mebi_regions() {
     // Debug builds watch every lock: fewer there.

@@ -70,6 +70,7 @@ fn world(tokens: u32, fast_tokens: FastTokens) -> (World, TestDomain) {
     (world, domain)
 }
 
+//= invariant 7
 #[test]
 fn a_region_that_is_registered_over_and_over() {
     // Room for the domain and one region.
@@ -105,6 +106,7 @@ fn a_fast_registered_region_that_is_made_over_and_over() {
 /// Which of the registered regions is deregistered next.
 type Order = fn(&mut Random, usize) -> usize;
 
+//= invariant 7
 #[test]
 fn regions_that_are_deregistered_in_any_order() {
     let orders: [(&str, Order); 4] = [
@@ -149,6 +151,7 @@ fn regions_that_are_deregistered_in_any_order() {
     }
 }
 
+//= invariant 7
 #[test]
 fn a_window_that_is_bound_over_and_over() {
     let (_world, domain) = world(3, FastTokens::Stable);
@@ -179,6 +182,7 @@ fn a_window_that_is_made_and_bound_over_and_over() {
     ways.check(ROTATING);
 }
 
+//= invariant 7
 #[test]
 fn tokens_in_use_are_passed_over() {
     let (_world, domain) = world(3, FastTokens::Stable);
@@ -213,6 +217,7 @@ fn tokens_in_use_are_passed_over() {
     }
 }
 
+//= invariant 7
 #[test]
 fn a_rotating_region_that_is_registered_over_and_over() {
     let (world, domain) = world(2, FastTokens::Rotating);

@@ -56,6 +56,7 @@ fn all_tokens_differ() {
     assert_eq!(tokens.len(), 1 + 5 * kept.len());
 }
 
+//= invariant 7
 #[test]
 fn token_of_another_domain_is_refused() {
     let world = World::new();
@@ -82,6 +83,7 @@ fn local_and_remote_tokens_are_not_interchangeable() {
     }
 }
 
+//= invariant 7
 #[test]
 fn a_guessed_tag_is_refused() {
     let world = World::new();
@@ -158,6 +160,7 @@ fn a_slot_rests_before_it_is_used_again() {
     }
 }
 
+//= invariant 7
 #[test]
 fn stale_token_of_a_reused_slot_is_refused() {
     let world = World::with_limits(engine::memory::MemoryLimits { tokens: 2, ..super::world::SMALL });

@@ -1,6 +1,6 @@
 //! Copies between lists of segments are what they would be between rows of bytes, for random lists. A failure names its seed.
 
-use engine::memory::{Access, Segment, transfer};
+use engine::memory::{Access, Segment, transfer, transfer_in_disorder};
 
 use super::{
     bytes::Buffer,
@@ -141,4 +141,38 @@ fn a_transfer_within_one_buffer() {
     let before = buffer.contents();
     transfer(&[segment(500)], 0, &[segment(0)], 0, 400);
     assert_eq!(buffer.contents()[500..900], before[..400]);
+}
+
+/// `NDKPI 2.6`: without `IN_ORDER_DMA_SUPPORTED` whoever polls the last byte sees it before others have come.
+#[test]
+fn bytes_in_disorder_land_all_and_the_last_ones_before_others() {
+    let world = World::new();
+    let domain = world.domain();
+    let (from, to) = (Buffer::patterned(0, 40_000, 3), Buffer::new(0x10_0000, 40_000));
+    let regions = [&from, &to].map(|buffer| registered(&domain, buffer, ALL));
+    let segment = |index: usize, at: u64, length| {
+        domain.resolve(regions[index].local_token(), at, length, Access::LocalWrite).expect("registered")
+    };
+    let mut random = Random::new(1);
+    for length in [1, 64, 65, 128, 129, 200, 1000, 4096, 4097, 30_000, 39_000] {
+        let mut early = 0;
+        for _ in 0..100 {
+            let order = (0..4).fold(0, |order, _| order << 16 | random.below(1 << 16) as u64);
+            let size = u32::try_from(length).expect("small");
+            to.with(|bytes| bytes.fill(0));
+            to.take_written();
+            transfer_in_disorder(&[segment(1, 0x10_0000 + 7, size)], 0, &[segment(0, 9, size)], 0, length, order);
+            assert!(to.contents()[7..7 + length] == from.contents()[9..9 + length], "{length} bytes, {order:#x}");
+            let written = to.take_written();
+            let last = written.iter().max().expect("it was written to");
+            early += u32::from(written.last() != Some(last));
+        }
+        match length {
+            // A cache line lands whole.
+            ..=64 => assert_eq!(early, 0, "{length}"),
+            // One order of two pieces is that of the bytes.
+            65..=128 => assert!((25..75).contains(&early), "{length}: {early}"),
+            _ => assert_eq!(early, 100, "{length}"),
+        }
+    }
 }

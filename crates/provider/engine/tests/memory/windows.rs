@@ -72,6 +72,7 @@ fn remote_write_needs_a_region_with_local_write() {
     assert_eq!(bind(&domain, &window, &region, BASE, 16, Rights::REMOTE_READ), Ok(()));
 }
 
+//= NDKPI 7.6.1
 #[test]
 fn window_outside_region_is_refused() {
     let world = World::with_limits(MemoryLimits { registration: 4096, ..SMALL });
@@ -156,6 +157,7 @@ fn bind_again_needs_an_invalidation() {
     assert_eq!(region.deregister(), Ok(Release::Done), "the bind that failed does not count");
 }
 
+//= NDKPI 7.6.2
 #[test]
 fn deregister_with_bound_window_is_busy() {
     let world = World::new();
@@ -202,6 +204,7 @@ fn a_bound_region_stays_until_its_windows_are_gone() {
     assert_eq!((buffer.is_mapped(), buffer.told(), world.table.counts().regions), (false, 1, 0));
 }
 
+//= NDKPI 7.6.3
 #[test]
 fn window_invalidated_twice_fails() {
     let world = World::new();
@@ -280,6 +283,7 @@ fn bind_to_a_registration_that_is_gone_fails_when_carried_out() {
     domain.invalidate(region.local_token()).expect("nothing is bound");
 }
 
+//= NDKPI 7.6.1
 #[test]
 fn binds_are_posted_at_the_depth_of_the_queue() {
     let world = World::new();

@@ -193,6 +193,7 @@ fn walk(pair: &Pair, steps: &[Step], left: u32, history: &mut Vec<Step>) -> u64 
     count
 }
 
+//= NDKPI 7.1.5
 #[test]
 fn every_short_history_notifies_as_the_text_says() {
     let count = walk(&Pair::new(0), &steps(), 7, &mut Vec::new());

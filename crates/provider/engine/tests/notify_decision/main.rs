@@ -35,6 +35,7 @@ const fn matches(arm: ArmType, class: Class) -> bool {
     }
 }
 
+//= NDKPI 7.1.5
 #[test]
 fn every_small_case_is_decided_as_the_text_says() {
     let mut cases = 0_u32;
@@ -92,6 +93,7 @@ fn ordinals_compare_across_the_wrap_around() {
     assert!(!newer(1 << 63, 0), "half the numbers away is not newer");
 }
 
+//= NDKPI 7.1.4
 #[test]
 fn arms_merge_as_in_the_table() {
     for (first, second, result) in MERGES {
@@ -102,6 +104,7 @@ fn arms_merge_as_in_the_table() {
     }
 }
 
+//= NDKPI 7.1.4
 #[test]
 fn three_arms_merge_in_any_grouping() {
     for a in ARMS {
@@ -151,6 +154,7 @@ fn arm_types_have_the_values_of_the_header() {
     assert_eq!(ArmType::from_value(2), Some(Solicited));
 }
 
+//= NDKPI 7.1.4
 #[test]
 fn unknown_arm_types_are_none() {
     let bits = (0..32).map(|bit| 1_u32 << bit).filter(|&value| value > 2);

@@ -15,6 +15,7 @@ fn is_at_its_end(qp: &TestQp) -> bool {
     qp.qp().is_dead() && qp.post(0, SEND, PLAIN, &[]) == Err(NtStatus::CONNECTION_INVALID)
 }
 
+//= NDKPI 7.1.10
 #[test]
 fn an_overrun_fails_the_queue_pairs_of_the_queue() {
     on_nics(|net| {
@@ -125,6 +126,7 @@ fn a_closed_queue_whose_queue_pairs_are_open_fails_them_when_it_overruns() {
     });
 }
 
+//= NDKPI 7.1.12
 #[test]
 fn a_queue_goes_away_only_after_its_queue_pairs() {
     on_nics(|net| {

@@ -16,6 +16,7 @@ use testing::qp_fixture::{Net, PARAMETERS, PLAIN, SEND, TestQp, all, on_busy_nic
 /// Posted together, so that a direct NIC does not know of the first when it takes the last.
 const DEFER: Flags = Flags::DEFER;
 
+//= NDKPI 7.3.11
 #[test]
 fn a_message_longer_than_the_receive_fails_it_and_ends_the_connection() {
     on_nics(|net| {
@@ -44,6 +45,7 @@ fn a_message_of_exactly_the_length_of_the_receive_is_good() {
     });
 }
 
+//= NDKPI 7.2.7
 #[test]
 fn a_failed_request_cancels_the_later_ones() {
     on_nics(|net| {
@@ -78,6 +80,7 @@ fn a_receive_into_memory_that_may_not_be_written_fails_with_its_queue_pair() {
     });
 }
 
+//= NDKPI 7.2.7
 #[test]
 fn an_access_beyond_the_peers_memory_ends_the_connection() {
     on_nics(|net| {
@@ -95,6 +98,7 @@ fn an_access_beyond_the_peers_memory_ends_the_connection() {
     });
 }
 
+//= NDKPI 7.2.7
 #[test]
 fn a_request_with_errors_at_both_sides_fails_with_its_own_and_leaves_the_peer_alone() {
     on_nics(|net| {
@@ -118,6 +122,7 @@ fn a_request_with_errors_at_both_sides_fails_with_its_own_and_leaves_the_peer_al
     });
 }
 
+//= NDKPI 7.2.7
 #[test]
 fn a_send_with_an_error_of_its_own_fails_without_a_receive() {
     on_nics(|net| {
@@ -128,6 +133,7 @@ fn a_send_with_an_error_of_its_own_fails_without_a_receive() {
     });
 }
 
+//= NDKPI 7.2.7
 #[test]
 fn a_send_that_waits_keeps_no_registration_from_ending() {
     on_nics(|net| {
@@ -144,6 +150,8 @@ fn a_send_that_waits_keeps_no_registration_from_ending() {
     });
 }
 
+//= NDKPI 7.2.6
+//= NDKPI 7.7.6
 #[test]
 fn an_incoming_end_of_the_connection_does_not_flush_receives() {
     on_nics(|net| {
@@ -192,6 +200,7 @@ fn the_close_of_the_peer_ends_the_connection() {
     });
 }
 
+//= NDKPI 7.2.3
 #[test]
 fn a_queue_pair_that_was_connected_gets_no_other_peer() {
     on_nics(|net| {
@@ -221,9 +230,9 @@ fn a_queue_pair_that_failed_gets_no_peer() {
 
 /// Counts what it is told.
 #[derive(Clone, Default)]
-struct Told(Arc<AtomicUsize>);
+struct Notices(Arc<AtomicUsize>);
 
-impl LinkClient for Told {
+impl LinkClient for Notices {
     fn unlinked(&self) {
         self.0.fetch_add(1, Relaxed);
     }
@@ -242,7 +251,7 @@ fn both_sides_hear_once_that_the_connection_has_ended() {
             |a: &TestQp, _: &TestQp| Qp::fail(a.qp()),
         ] {
             let (a, b) = (net.qp(PARAMETERS), net.qp(PARAMETERS));
-            let (told_a, told_b) = (Told::default(), Told::default());
+            let (told_a, told_b) = (Notices::default(), Notices::default());
             a.qp().set_link_client(Box::new(told_a.clone())).expect("it has none");
             b.qp().set_link_client(Box::new(told_b.clone())).expect("it has none");
             Qp::link(a.qp(), b.qp()).expect("both are new");

@@ -45,6 +45,7 @@ fn deep_pair(net: &Net, length: u32) -> (TestQp, TestQp) {
     (a, b)
 }
 
+//= invariant 3
 #[test]
 fn a_long_transfer_does_not_keep_small_sends_waiting() {
     on_one_processor(|machine, net| {
@@ -133,6 +134,7 @@ fn silent_messages_that_are_carried_out_together_do_not_overspend_the_budget() {
     }
 }
 
+//= invariant 3
 #[test]
 fn one_quantum_moves_a_bounded_number_of_bytes() {
     on_one_processor(|machine, net| {
@@ -148,7 +150,7 @@ fn one_quantum_moves_a_bounded_number_of_bytes() {
 }
 
 #[test]
-fn other_deferred_calls_run_between_quanta() {
+fn other_dpcs_run_between_quanta() {
     on_one_processor(|machine, net| {
         let (a, _b) = long_transfer(net, 8 << 20);
         let ran = Arc::new(AtomicUsize::new(0));
@@ -191,6 +193,7 @@ fn a_flush_of_a_deep_queue_takes_turns_too() {
     });
 }
 
+//= invariant 3
 #[test]
 fn queue_pairs_that_are_always_busy_get_equal_shares() {
     on_one_processor(|machine, net| {

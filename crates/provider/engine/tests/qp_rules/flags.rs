@@ -10,6 +10,7 @@ use testing::qp_fixture::{PARAMETERS, PLAIN, SEND, all, on_nics};
 const SILENT: Flags = Flags::SILENT_SUCCESS;
 const DEFER: Flags = Flags::DEFER;
 
+//= NDKPI 7.3.4
 #[test]
 fn silent_success_makes_no_completion() {
     on_nics(|net| {
@@ -27,6 +28,7 @@ fn silent_success_makes_no_completion() {
     });
 }
 
+//= NDKPI 7.3.4
 #[test]
 fn a_silent_request_that_fails_completes() {
     on_nics(|net| {
@@ -73,6 +75,7 @@ fn places_of_silent_requests_are_free_when_they_are_finished() {
     });
 }
 
+//= NDKPI 7.3.7
 #[test]
 fn inline_bytes_are_taken_before_the_post_returns() {
     on_nics(|net| {
@@ -122,6 +125,7 @@ fn inline_bytes_may_be_written_to_the_peer() {
     });
 }
 
+//= NDKPI 7.3.7
 #[test]
 fn inline_lifts_the_limit_on_elements() {
     on_nics(|net| {
@@ -165,6 +169,7 @@ fn inline_requests_that_are_cancelled_leave_their_bytes_behind() {
     });
 }
 
+//= NDKPI 7.3.8
 #[test]
 fn deferred_requests_go_with_the_next_one_that_is_not() {
     on_nics(|net| {
@@ -195,6 +200,7 @@ fn a_deferred_request_may_wait() {
     });
 }
 
+//= NDKPI 7.3.8
 #[test]
 fn an_inline_failure_pushes_what_was_deferred_before() {
     on_nics(|net| {
@@ -254,6 +260,7 @@ fn deferred_requests_keep_their_completion_duties() {
     });
 }
 
+//= NDKPI 7.3.5
 #[test]
 fn a_read_fence_waits_for_earlier_reads() {
     on_nics(|net| {

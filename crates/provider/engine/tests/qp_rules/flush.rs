@@ -7,6 +7,7 @@ use testing::qp_fixture::{PARAMETERS, PLAIN, SEND, all, on_busy_nics, on_nics};
 const SILENT: Flags = Flags::SILENT_SUCCESS;
 const DEFER: Flags = Flags::DEFER;
 
+//= NDKPI 7.2.4
 #[test]
 fn flushed_requests_complete_as_cancelled_in_their_order() {
     on_nics(|net| {
@@ -35,6 +36,7 @@ fn a_flushed_receive_completes_as_a_receive_of_no_bytes() {
     });
 }
 
+//= NDKPI 7.2.4
 #[test]
 fn flushed_silent_requests_complete() {
     on_nics(|net| {

@@ -37,6 +37,7 @@ fn wait(machine: &MachineRef, what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+//= NDKPI 7.2.5
 #[test]
 fn posts_and_flushes_at_the_same_time_lose_nothing() {
     const ROUNDS: usize = 20_000;

@@ -28,6 +28,7 @@ fn on_nics(rules: NicRules, test: impl Fn(&Net)) {
 const ROCE: NicRules =
     NicRules { not_ready: NotReady::Retry { retries: 3, interval: 100 }, in_order: true, initiator_delay: 0, seed: 0 };
 
+//= NDKPI 7.2.7
 #[test]
 fn a_message_that_meets_no_receive_is_sent_again_and_then_fails_with_its_connection() {
     on_nics(ROCE, |net| {
@@ -75,6 +76,7 @@ fn without_retries_a_message_that_meets_no_receive_fails_at_once() {
     });
 }
 
+//= NDKPI 7.2.7
 #[test]
 fn a_message_that_meets_no_receive_ends_the_connection_at_once_on_iwarp() {
     on_nics(NicRules { not_ready: NotReady::End, ..ROCE }, |net| {
@@ -129,6 +131,7 @@ fn a_queue_pair_that_is_closed_while_it_waits_goes_at_once() {
     });
 }
 
+//= NDKPI 7.1.8
 #[test]
 fn an_answer_may_come_before_the_completion_of_what_it_answers_and_after_it() {
     let mut orders = BTreeSet::new();
@@ -156,6 +159,7 @@ fn an_answer_may_come_before_the_completion_of_what_it_answers_and_after_it() {
     assert_eq!(orders, BTreeSet::from([0, 1]), "either order happens");
 }
 
+//= NDKPI 7.1.8
 #[test]
 fn initiator_completions_that_are_late_keep_their_order() {
     on_nics(NicRules { initiator_delay: 80, ..NicRules::default() }, |net| {
@@ -197,6 +201,13 @@ fn bytes_that_land_in_any_order_land_all() {
             net.settle();
             assert_eq!((a.sent(), b.received()), (all([2], OK), all([2], OK)));
             assert_eq!(b.buffer().bytes(0, count), bytes[..count], "{length}");
+        }
+        for length in [1, 15, 16, 17, 48, 49, 200, 256] {
+            b.buffer().fill(0);
+            a.post_inline(3, b.write_to(0), PLAIN, &[&bytes[..length]]).expect("posted");
+            net.settle();
+            assert_eq!((a.sent(), b.buffer().bytes(0, length)), (all([3], OK), bytes[..length].to_vec()), "{length}");
+            assert_eq!(b.buffer().bytes(length, 64), [0; 64], "{length}");
         }
     });
 }

@@ -64,6 +64,7 @@ fn a_send_waits_for_a_receive() {
     });
 }
 
+//= NDKPI 7.3.3
 #[test]
 fn a_full_initiator_queue_is_no_more_entries() {
     on_nics(|net| {
@@ -88,6 +89,7 @@ fn a_full_initiator_queue_is_no_more_entries() {
     });
 }
 
+//= NDKPI 7.2.2
 #[test]
 fn a_full_receive_queue_is_no_more_entries() {
     on_nics(|net| {
@@ -136,6 +138,7 @@ fn the_place_of_a_request_is_free_when_its_completion_can_be_seen() {
     });
 }
 
+//= NDKPI 7.3.3
 #[test]
 fn too_many_elements_are_a_data_overrun() {
     on_nics(|net| {
@@ -152,6 +155,7 @@ fn too_many_elements_are_a_data_overrun() {
     });
 }
 
+//= NDKPI 7.3.3
 #[test]
 fn more_bytes_than_a_transfer_may_have_are_a_buffer_overflow() {
     on_nics(|net| {
@@ -201,6 +205,7 @@ fn a_queue_of_no_requests_takes_none() {
     });
 }
 
+//= NDKPI 7.3.2
 #[test]
 fn an_element_list_need_only_be_valid_during_the_call() {
     on_nics(|net| {

@@ -11,6 +11,7 @@ use host::{HostOs, machine::Machine};
 use ndkpi::NtStatus;
 use testing::qp_fixture::{Net, PARAMETERS, PLAIN, SEND, all, on_busy_nics, on_nics};
 
+//= NDKPI 7.12.6
 #[test]
 fn receives_complete_at_the_queue_pair_that_takes_them() {
     on_nics(|net| {
@@ -130,6 +131,7 @@ fn a_queue_pair_that_is_closed_while_its_peer_waits_goes_away() {
     }
 }
 
+//= NDKPI 7.12.3
 #[test]
 fn the_notification_comes_once_when_fewer_receives_than_the_threshold_are_left() {
     on_nics(|net| {
@@ -148,6 +150,7 @@ fn the_notification_comes_once_when_fewer_receives_than_the_threshold_are_left()
     });
 }
 
+//= NDKPI 7.12.2
 #[test]
 fn a_new_threshold_arms_the_notification_again_and_may_be_reached_already() {
     on_nics(|net| {
@@ -172,6 +175,7 @@ fn a_new_threshold_arms_the_notification_again_and_may_be_reached_already() {
     });
 }
 
+//= NDKPI 7.12.5
 #[test]
 fn the_depth_of_a_shared_queue_is_exact_and_changes() {
     on_nics(|net| {
@@ -239,6 +243,7 @@ fn a_message_longer_than_the_shared_receive_fails_it_with_the_queue_pair_that_to
     });
 }
 
+//= NDKPI 7.12.4
 #[test]
 fn a_failed_shared_queue_fails_its_queue_pairs_and_says_so_once() {
     on_nics(|net| {

@@ -217,6 +217,7 @@ fn inline_bytes_of_one_part_arrive_whole_at_every_length() {
     });
 }
 
+//= NDKPI 7.2.4
 #[test]
 fn a_flushed_receive_is_not_filled_by_a_message() {
     on_busy_nics(|net| {

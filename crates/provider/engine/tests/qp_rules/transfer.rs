@@ -97,6 +97,7 @@ fn messages_of_no_bytes_arrive() {
     });
 }
 
+//= NDKPI 7.1.8
 #[test]
 fn requests_of_one_queue_complete_in_posting_order() {
     on_busy_nics(|net| {
@@ -182,6 +183,7 @@ fn one_completion_queue_may_serve_both_directions_of_a_queue_pair() {
     });
 }
 
+//= NDKPI 7.3.6
 #[test]
 fn a_solicited_send_makes_the_receivers_completion_solicited() {
     on_nics(|net| {
@@ -208,6 +210,7 @@ fn a_solicited_send_makes_the_receivers_completion_solicited() {
     });
 }
 
+//= NDKPI 7.3.6
 #[test]
 fn the_notification_comes_after_the_bytes() {
     on_busy_nics(|net| {

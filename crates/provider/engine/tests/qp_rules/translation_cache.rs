@@ -32,6 +32,7 @@ fn use_often(net: &Net, a: &TestQp, here: &MoreBytes, there: &MoreBytes, length:
     assert_eq!(here.buffer().bytes(0, length as usize), bytes, "read");
 }
 
+//= NDKPI 7.4.3
 #[test]
 fn a_registration_that_has_ended_is_not_found_by_who_has_used_it_often() {
     on_nics(|net| {
@@ -185,6 +186,7 @@ fn between_two_adapters(test: impl Fn(&Net, [&TestQp; 2], [&MoreBytes; 2], [&Tes
     });
 }
 
+//= NDKPI 7.4.3
 #[test]
 fn a_queue_pair_that_is_closed_lets_others_cache_the_registrations_of_both_adapters() {
     between_two_adapters(|net, [a, _], [here, there], [other, _]| {
@@ -242,6 +244,7 @@ fn a_region_that_goes_away_while_it_is_cached_lets_go_of_its_bytes() {
     });
 }
 
+//= NDKPI 7.4.3
 #[test]
 fn a_cached_translation_allows_no_more_than_was_granted() {
     on_nics(|net| {

@@ -158,6 +158,7 @@ fn check(ends: Ends, order: fn(&mut [u64]), steps: usize) {
     machine.shutdown();
 }
 
+//= NDKPI 7.4.3
 #[test]
 fn no_byte_is_written_after_the_first_end_of_a_window_or_its_region_completes() {
     for ends in ENDS {
