@@ -6,6 +6,6 @@ fn main() -> Result<(), wdk_build::ConfigError> {
     wdk_build::configure_wdk_binary_build()
 }
 
-/// Without the kit there is nothing to find out; `tools/build-drivers.sh` tells the linker.
+/// Without the kit there is nothing to find out; `cargo xtask drivers` tells the linker.
 #[cfg(not(windows))]
 const fn main() {}

@@ -3,7 +3,7 @@
 use fallible::Arc;
 use interpose::{
     Function, ObjectId,
-    adviser::{Adviser, Mode, Report, Settings, Sink, Totals},
+    adviser::{Adviser, Mode, Report, Settings, Sink, Step, Totals},
 };
 use ndkpi::{NDK_ADAPTER, NDK_OPERATION_TYPE, NtStatus};
 use provider::Reason;
@@ -58,6 +58,14 @@ impl Sink for Tracer {
         trace::failure(name, cq, status, reason);
     }
 
+    fn follows(&self) -> bool {
+        trace::is_following()
+    }
+
+    fn follow(&self, step: &Step<'_>) {
+        trace::step(step);
+    }
+
     fn break_in(&self) {
         // What the compiler's `__debugbreak` is.
         #[cfg(target_arch = "x86_64")]
@@ -66,7 +74,7 @@ impl Sink for Tracer {
             core::arch::asm!("int3");
         }
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: as above.
+        // SAFETY: enters the debugger, as `int3` does on the other architecture.
         unsafe {
             core::arch::asm!("brk #0xF000");
         }
@@ -117,7 +125,7 @@ impl Advice {
     pub unsafe fn wrap(&self, mode: Mode, adapter: *mut NDK_ADAPTER) -> Result<*mut NDK_ADAPTER, NtStatus> {
         let settings = Settings { mode, ..Settings::default() };
         let hooks = Adviser::new(Kernel, settings, self.sink.clone(), self.totals.clone());
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: `adapter` is open and nobody else's (`# Safety`), which is what `wrap` asks for.
         unsafe { interpose::wrap(adapter, hooks) }
     }
 }

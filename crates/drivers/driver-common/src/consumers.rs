@@ -13,7 +13,7 @@ use recorder::Recorder;
 use crate::{
     advise::{self, Advice, Advise},
     controls::Controls,
-    fault_plan::{self, FaultPlan, Pulled},
+    fault_plan::{self, InjectedFaults, Pulled},
     os::Kernel,
     presence::{Fail, Presence},
     record::Recordings,
@@ -29,7 +29,7 @@ pub struct Consumers {
     open: AtomicU32,
     /// Opens so far.
     opened: AtomicU32,
-    faults: Arc<FaultPlan>,
+    faults: Arc<InjectedFaults>,
     advise: Advise,
     advice: Advice,
     recordings: Arc<Recordings>,
@@ -119,10 +119,10 @@ impl Consumers {
         // SAFETY: the adapter was just opened, and nobody else has it.
         *adapter = unsafe { self.faults.wrap(*adapter, consumer, pulled) }?;
         if let Advise::On(mode) = self.advise {
-            // SAFETY: as above.
+            // SAFETY: what `faults` returned wraps the adapter that was just opened; nobody else has it.
             *adapter = unsafe { self.advice.wrap(mode, *adapter) }?;
         }
-        // SAFETY: as above.
+        // SAFETY: the outermost layer so far, which nobody else has.
         *adapter = unsafe { self.recordings.wrap(*adapter) }?;
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Consumers {
     ///
     /// `adapter` came from [`Consumers::open`] of this adapter and is not used after this call.
     pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `adapter` came from `open`, so the layers are those of `put_layers`; it is not used after this call.
         unsafe { close_layers(adapter) };
         let open = self.open.fetch_sub(1, AcqRel) - 1;
         trace::closed(open);
@@ -197,6 +197,6 @@ unsafe fn close_layers(adapter: *mut NDK_ADAPTER) {
         // SAFETY: the adapter behind the recorder, which nobody uses any more.
         unsafe { interpose::close_through::<advise::Layer, _>(adapter, close) };
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the recorder is the outermost layer that `put_layers` puts, and the adapter is not used after this call.
     unsafe { interpose::close_through::<Recorder<Kernel>, _>(adapter, close) };
 }

@@ -12,7 +12,7 @@ use ndkpi::NtStatus;
 
 use crate::{
     consumers::Consumers,
-    fault_plan::FaultPlan,
+    fault_plan::InjectedFaults,
     faults,
     os::{Kernel, KernelLock},
     record::Recordings,
@@ -24,7 +24,7 @@ use crate::{
 /// The settings in force, the faults, and the recordings of a driver.
 pub struct Controls {
     settings: KernelLock<Settings>,
-    faults: Arc<FaultPlan>,
+    faults: Arc<InjectedFaults>,
     recordings: Arc<Recordings>,
 }
 
@@ -38,7 +38,7 @@ impl Controls {
         Kernel::set_granularity(settings.moderation_granularity);
         Ok(Self {
             settings: Kernel.lock(settings)?,
-            faults: FaultPlan::try_new()?,
+            faults: InjectedFaults::try_new()?,
             recordings: Recordings::try_new(settings.record)?,
         })
     }
@@ -51,7 +51,7 @@ impl Controls {
 
     /// The faults in front of what is opened.
     #[must_use]
-    pub const fn faults(&self) -> &Arc<FaultPlan> {
+    pub const fn faults(&self) -> &Arc<InjectedFaults> {
         &self.faults
     }
 

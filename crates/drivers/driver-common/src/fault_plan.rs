@@ -1,11 +1,14 @@
 //! The faults of `SET_FAULT_PLAN`, in front of the adapters that are opened from then on (`interpose::faults`). None by default, and
 //! then nothing is there: consumers get the provider's own tables.
 
+use core::array;
+
 use control::provider_device::{FAULT_PLAN_ANSWER_BYTES, FAULT_PLAN_BYTES};
 use engine::os::{Os, SpinLock};
 use fallible::Arc;
 use interpose::faults::{Faults, MOST_RULES, PLAN_BYTES, Plan, Tally, Target};
 use ndkpi::{NDK_ADAPTER, NtStatus};
+use zerocopy::{Immutable, IntoBytes, little_endian::U64};
 
 use crate::{
     os::{Kernel, KernelLock},
@@ -14,14 +17,23 @@ use crate::{
 };
 
 const _: () = assert!(FAULT_PLAN_BYTES == PLAN_BYTES);
-const _: () = assert!(FAULT_PLAN_ANSWER_BYTES == PLAN_BYTES + MOST_RULES * 16);
+const _: () = assert!(FAULT_PLAN_ANSWER_BYTES == size_of::<Answer>());
+
+/// The answer to `QUERY_FAULT_PLAN`.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Answer {
+    plan: [u8; PLAN_BYTES],
+    /// Of each rule: how many calls it was about, and how often it happened.
+    counts: [[U64; 2]; MOST_RULES],
+}
 
 /// The plan of a driver.
-pub struct FaultPlan {
+pub struct InjectedFaults {
     now: KernelLock<Arc<Tally>>,
 }
 
-impl FaultPlan {
+impl InjectedFaults {
     /// Nothing happens.
     ///
     /// # Errors
@@ -51,14 +63,8 @@ impl FaultPlan {
     #[must_use]
     pub fn answer(&self) -> [u8; FAULT_PLAN_ANSWER_BYTES] {
         let tally = self.now.with(|now| now.clone());
-        let mut bytes = [0; FAULT_PLAN_ANSWER_BYTES];
-        let (first, counts) = bytes.split_at_mut(PLAN_BYTES);
-        first.copy_from_slice(&tally.plan().to_bytes());
-        let numbers = (0..MOST_RULES).flat_map(|rule| [tally.calls_of(rule), tally.made_of(rule)]);
-        for (place, number) in counts.chunks_exact_mut(8).zip(numbers) {
-            place.copy_from_slice(&number.to_le_bytes());
-        }
-        bytes
+        let counts = array::from_fn(|rule| [tally.calls_of(rule).into(), tally.made_of(rule).into()]);
+        zerocopy::transmute!(Answer { plan: tally.plan().to_bytes(), counts })
     }
 
     /// Puts the faults in front of an adapter that was just opened, if there are any. `PASSIVE_LEVEL`.
@@ -81,7 +87,7 @@ impl FaultPlan {
             return Ok(adapter);
         }
         let hooks = Faults::with_target(Kernel, consumer, tally, pulled());
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: `adapter` is open and nobody else's (`# Safety`), which is what `wrap` asks for.
         unsafe { interpose::wrap(adapter, hooks) }
     }
 }

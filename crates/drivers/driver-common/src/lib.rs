@@ -56,7 +56,7 @@ use crate::os::Kernel;
 pub unsafe fn start(driver: PDRIVER_OBJECT) -> Result<(), NtStatus> {
     trace::start();
     faults::reset();
-    // SAFETY: the caller's promise.
+    // SAFETY: `driver` is the driver's object (`# Safety`).
     unsafe { Kernel::start(driver) }.inspect_err(|_| stop())
 }
 

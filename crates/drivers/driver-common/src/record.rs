@@ -142,7 +142,7 @@ impl Recordings {
     /// `adapter` is open, and nobody else has it.
     pub unsafe fn wrap(&self, adapter: *mut NDK_ADAPTER) -> Result<*mut NDK_ADAPTER, NtStatus> {
         let Some(ring) = self.latest().ring.filter(|ring| ring.is_on()) else { return Ok(adapter) };
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: `adapter` is open and nobody else's (`# Safety`), which is what `wrap` asks for.
         unsafe { interpose::wrap(adapter, Recorder::new(Kernel, ring)) }
     }
 }

@@ -5,7 +5,11 @@ use alloc::vec::Vec;
 use control::provider_device::{INFO_TEST_BUILD, Info};
 use engine::connection::Owner;
 use fallible::Arc;
-use ndkpi::{NDIS_NDK_CONNECTION_ENTRY, NtStatus};
+use ndkpi::{NDIS_NDK_CONNECTION_ENTRY, NDIS_NDK_CONNECTIONS_REVISION_1, NDIS_OBJECT_TYPE_DEFAULT, NtStatus};
+use zerocopy::{
+    Immutable, IntoBytes,
+    little_endian::{U16, U32, U64},
+};
 
 use crate::{consumers::Consumers, faults, os::Kernel, socket};
 
@@ -57,11 +61,7 @@ pub fn counters<'a>(adapters: impl Iterator<Item = &'a Device>) -> [u8; 240] {
             sum[index] += count;
         }
     }
-    let mut bytes = [0; 240];
-    for (place, number) in bytes.chunks_exact_mut(8).zip(sum) {
-        place.copy_from_slice(&number.to_le_bytes());
-    }
-    bytes
+    zerocopy::transmute!(sum.map(U64::new))
 }
 
 /// `UserModeOwner` and `OwnerPid` of an entry.
@@ -73,34 +73,62 @@ pub const fn owner(owner: Owner) -> (u8, [u8; 4]) {
     }
 }
 
+/// `NDIS_NDK_CONNECTIONS` in front of its entries.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Head {
+    kind: u8,
+    revision: u8,
+    size: U16,
+    flags: U32,
+    count: U32,
+    /// `NDConnectionsMappedtoTCPConnections`.
+    are_mapped: u8,
+    reserved: [u8; 3],
+}
+
+/// `NDIS_NDK_CONNECTION_ENTRY`, without bytes that nobody has written.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Entry {
+    local: [u8; socket::BYTES],
+    remote: [u8; socket::BYTES],
+    user_mode: u8,
+    reserved: [u8; 3],
+    process: [u8; 4],
+}
+
+const _: () = assert!(size_of::<Entry>() == size_of::<NDIS_NDK_CONNECTION_ENTRY>());
+
 /// The answer to `QUERY_CONNECTIONS`: `NDIS_NDK_CONNECTIONS` of the adapters together.
 ///
 /// # Errors
 ///
 /// `STATUS_INSUFFICIENT_RESOURCES`.
 pub fn connections<'a>(adapters: impl Iterator<Item = &'a Device>) -> Result<Vec<u8>, NtStatus> {
-    const HEADER: usize = 16;
-    const ENTRY: usize = size_of::<NDIS_NDK_CONNECTION_ENTRY>();
     let mut bytes = Vec::new();
     let no_memory = |_| NtStatus::INSUFFICIENT_RESOURCES;
-    bytes.try_reserve(HEADER).map_err(no_memory)?;
-    bytes.resize(HEADER, 0);
+    bytes.try_reserve(size_of::<Head>()).map_err(no_memory)?;
+    bytes.resize(size_of::<Head>(), 0);
     for adapter in adapters {
         adapter.port().connections(|connection| {
-            bytes.try_reserve(ENTRY).map_err(no_memory)?;
-            bytes.extend_from_slice(&socket::bytes(connection.local));
-            bytes.extend_from_slice(&socket::bytes(connection.remote));
+            bytes.try_reserve(size_of::<Entry>()).map_err(no_memory)?;
+            let [local, remote] = [connection.local, connection.remote].map(socket::bytes);
             let (user_mode, process) = owner(connection.owner);
-            bytes.extend_from_slice(&[user_mode, 0, 0, 0]);
-            bytes.extend_from_slice(&process);
+            bytes.extend_from_slice(Entry { local, remote, user_mode, reserved: [0; 3], process }.as_bytes());
             Ok::<_, NtStatus>(())
         })?;
     }
-    let count = (bytes.len() - HEADER) / ENTRY;
-    let size = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
-    bytes[0] = ndkpi::NDIS_OBJECT_TYPE_DEFAULT;
-    bytes[1] = ndkpi::NDIS_NDK_CONNECTIONS_REVISION_1;
-    bytes[2..4].copy_from_slice(&size.to_le_bytes());
-    bytes[8..12].copy_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
+    let count = (bytes.len() - size_of::<Head>()) / size_of::<Entry>();
+    let head = Head {
+        kind: NDIS_OBJECT_TYPE_DEFAULT,
+        revision: NDIS_NDK_CONNECTIONS_REVISION_1,
+        size: u16::try_from(bytes.len()).unwrap_or(u16::MAX).into(),
+        flags: 0.into(),
+        count: u32::try_from(count).unwrap_or(u32::MAX).into(),
+        are_mapped: 0,
+        reserved: [0; 3],
+    };
+    bytes[..size_of::<Head>()].copy_from_slice(head.as_bytes());
     Ok(bytes)
 }

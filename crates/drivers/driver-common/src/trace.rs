@@ -7,7 +7,11 @@ use core::net::{IpAddr, SocketAddr};
 
 use control::provider_device::Settings;
 use engine::{connection::ConnectorRequest, cq::notify::CqFailure};
-use interpose::{ObjectId, adviser::Report, faults::Plan};
+use interpose::{
+    ObjectId,
+    adviser::{Report, Step},
+    faults::Plan,
+};
 use ndkpi::{NDK_VERSION, NtStatus};
 use provider::{Note, Reason};
 use tracelogging::{Level, write_event};
@@ -85,6 +89,17 @@ pub fn note(note: Note) {
             str8("Request", name(request)),
             i32_hex("Status", &status.0),
         ),
+        Note::Rejected(reason) => {
+            let why = Reason::of_rejection(reason);
+            write_event!(
+                PROVIDER,
+                "Rejected",
+                level(Level::Warning),
+                u16("Rej", &reason.0),
+                u16("Reason", &why.number()),
+                str8("Why", why.what),
+            )
+        }
         Note::Disconnected => write_event!(PROVIDER, "Disconnected", level(Level::Informational)),
         Note::Lost(reason) => {
             write_event!(PROVIDER, "ConnectionLost", level(Level::Warning), u32("Reason", &reason.code()))
@@ -136,6 +151,76 @@ pub fn finding(report: &Report<'_>) {
         codepointer_slice("Creator", creator),
         codepointer_slice("Caller", caller),
     );
+}
+
+/// Returns true if somebody listens to the steps of consumers under the adviser: at the level `Verbose`.
+#[must_use]
+pub fn is_following() -> bool {
+    PROVIDER.enabled(Level::Verbose, STEPS)
+}
+
+/// The keyword of those steps.
+const STEPS: u64 = 2;
+
+/// A step of a consumer towards something that it may wait for. Key: the object, among those of all adapters.
+pub fn step(step: &Step<'_>) {
+    match *step {
+        Step::Opened { key, object, on, notification, creator } => write_event!(
+            PROVIDER,
+            "NdkOpened",
+            level(Level::Verbose),
+            keyword(STEPS),
+            u64_hex("Key", &(key as u64)),
+            i32("ObjectType", &object.kind.0),
+            u32("Object", &object.number),
+            codepointer_slice("On", on.as_slice()),
+            codepointer("Notification", &notification),
+            codepointer_slice("Creator", known(creator)),
+        ),
+        Step::Closing { key } => {
+            write_event!(PROVIDER, "NdkClosing", level(Level::Verbose), keyword(STEPS), u64_hex("Key", &(key as u64)))
+        }
+        Step::Began { key, call, object, function, caller } => write_event!(
+            PROVIDER,
+            "NdkBegan",
+            level(Level::Verbose),
+            keyword(STEPS),
+            u64_hex("Key", &(key as u64)),
+            u64("Call", &call),
+            i32("ObjectType", &object.kind.0),
+            u32("Object", &object.number),
+            str8("Function", function.name()),
+            codepointer_slice("Caller", known(caller)),
+        ),
+        Step::Ended { key, call } => write_event!(
+            PROVIDER,
+            "NdkEnded",
+            level(Level::Verbose),
+            keyword(STEPS),
+            u64_hex("Key", &(key as u64)),
+            u64("Call", &call),
+        ),
+        Step::Unarmed { key } => {
+            write_event!(PROVIDER, "NdkUnarmed", level(Level::Verbose), keyword(STEPS), u64_hex("Key", &(key as u64)))
+        }
+        Step::Polled { key, caller } => write_event!(
+            PROVIDER,
+            "NdkPolled",
+            level(Level::Verbose),
+            keyword(STEPS),
+            u64_hex("Key", &(key as u64)),
+            codepointer_slice("Caller", known(caller)),
+        ),
+        Step::Armed { key } => {
+            write_event!(PROVIDER, "NdkArmed", level(Level::Verbose), keyword(STEPS), u64_hex("Key", &(key as u64)))
+        }
+    };
+}
+
+/// The return addresses that are known.
+fn known(frames: &[usize]) -> &[usize] {
+    let known = frames.iter().position(|&frame| frame == 0).unwrap_or(frames.len());
+    &frames[..known]
 }
 
 /// Something has failed on an adapter under the adviser, with the number of its reason; 0 for one that the provider does not have.
@@ -203,4 +288,45 @@ pub fn address(adapter: u8, address: IpAddr, is_new: bool) {
         socketaddress("Address", &socket::bytes(SocketAddr::new(address, 0))),
         bool8("New", &is_new),
     );
+}
+
+/// A keyword of an adapter of NDIS has a value that it cannot have.
+pub fn keyword_refused(adapter: u8, keyword: &str, why: &str) {
+    write_event!(
+        PROVIDER,
+        "KeywordRefused",
+        level(Level::Error),
+        u8("Adapter", &adapter),
+        str8("Keyword", keyword),
+        str8("Why", why),
+    );
+}
+
+/// The wire of an adapter of NDIS has a socket at that address, or has none any more.
+pub fn wire(adapter: u8, is_up: bool, local: SocketAddr) {
+    write_event!(
+        PROVIDER,
+        "Wire",
+        level(Level::Informational),
+        u8("Adapter", &adapter),
+        bool8("Up", &is_up),
+        socketaddress("Local", &socket::bytes(local)),
+    );
+}
+
+/// The wire of an adapter of NDIS has no socket, for this reason; it tries again.
+pub fn wire_failed(adapter: u8, local: SocketAddr, status: NtStatus) {
+    write_event!(
+        PROVIDER,
+        "WireFailed",
+        level(Level::Warning),
+        u8("Adapter", &adapter),
+        socketaddress("Local", &socket::bytes(local)),
+        i32_hex("Status", &status.0),
+    );
+}
+
+/// The socket of a wire does not work any more. `IRQL <= DISPATCH_LEVEL`.
+pub fn wire_broken(adapter: u8, status: NtStatus) {
+    write_event!(PROVIDER, "WireBroken", level(Level::Warning), u8("Adapter", &adapter), i32_hex("Status", &status.0),);
 }

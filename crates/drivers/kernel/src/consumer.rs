@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use fallible::try_box;
-use ndk::{Os, PinnedMemory};
+use ndk::{PinnedMemory, Runtime};
 use ndkpi::{MDL, NDK_ADAPTER, NtStatus};
 use wdk_sys::{ULONG, ntddk::KeAreAllApcsDisabled};
 
@@ -11,9 +11,9 @@ use crate::{Event, NonPaged};
 const TAG: ULONG = u32::from_le_bytes(*b"Nmem");
 
 /// The kernel, and how an adapter is closed.
-pub struct ConsumerOs<C>(C);
+pub struct KernelRuntime<C>(C);
 
-impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> ConsumerOs<C> {
+impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> KernelRuntime<C> {
     /// With what closes the adapters of a consumer: `WskCloseNdkAdapter`, or the close of `SOFTNDK_INTERFACE`. It returns when the
     /// close is complete.
     pub const fn new(close: C) -> Self {
@@ -21,7 +21,7 @@ impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> ConsumerOs<C> {
     }
 }
 
-impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> Os for ConsumerOs<C> {
+impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> Runtime for KernelRuntime<C> {
     fn event(&self) -> Result<Box<dyn ndk::Event>, NtStatus> {
         let event: Box<dyn ndk::Event> = try_box(Event::try_new()?)?;
         Ok(event)

@@ -79,9 +79,10 @@ impl Irp<'_> {
         // SAFETY: the driver owns the IRP (invariant), and nobody changes it meanwhile.
         let tail = unsafe { (*self.irp).Tail };
         // SAFETY: the arm that is in use while a driver has the IRP.
-        let overlay = unsafe { tail.Overlay };
-        // SAFETY: as above.
-        let location = unsafe { overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
+        let location = unsafe {
+            let overlay = tail.Overlay;
+            overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation
+        };
         // SAFETY: the location is part of the IRP.
         unsafe { location.read() }
     }

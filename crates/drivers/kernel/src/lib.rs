@@ -21,6 +21,7 @@ pub mod faults;
 mod fixed;
 pub mod irp;
 mod non_paged;
+mod own_irp;
 mod pool;
 mod processor;
 mod rundown;
@@ -31,13 +32,16 @@ mod string;
 mod thread;
 mod wait_lock;
 pub mod wdf;
+#[cfg(feature = "wsk")]
+mod wsk;
 
 pub use buffered::Buffered;
 #[cfg(feature = "consumer")]
-pub use consumer::ConsumerOs;
+pub use consumer::KernelRuntime;
 pub use event::Event;
 pub use fixed::Fixed;
 pub use non_paged::NonPaged;
+pub use own_irp::{Completion, OwnIrp};
 pub use pool::Aligned;
 pub use processor::{Bound, at_dispatch_level, irql};
 pub use rundown::{Permit, Rundown};
@@ -47,6 +51,8 @@ pub use status::check;
 pub use string::{terminated, unicode, wide, wide_terminated};
 pub use thread::Thread;
 pub use wait_lock::WaitLock;
+#[cfg(feature = "wsk")]
+pub use wsk::WskProvider;
 
 use wdk_sys::{_MODE, KPROCESSOR_MODE};
 

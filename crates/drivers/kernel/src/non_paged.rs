@@ -95,10 +95,12 @@ impl NonPaged {
 impl Drop for NonPaged {
     fn drop(&mut self) {
         while !self.first.is_null() {
-            // SAFETY: an MDL of the chain, which is ours (invariant).
-            let next: *mut MDL = unsafe { (*self.first).Next };
-            // SAFETY: as above; it is not used again.
-            unsafe { IoFreeMdl(self.first) };
+            // SAFETY: an MDL of the chain, which is ours (invariant). It is not used again.
+            let next = unsafe {
+                let next: *mut MDL = (*self.first).Next;
+                IoFreeMdl(self.first);
+                next
+            };
             self.first = next;
         }
         // SAFETY: the memory is ours (invariant) and not used again.

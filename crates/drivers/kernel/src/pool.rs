@@ -23,7 +23,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Aligned<A> {
             return core::ptr::null_mut();
         }
         if layout.align() <= POOL_ALIGNMENT {
-            // SAFETY: the caller's promise about the layout.
+            // SAFETY: the layout is not of zero bytes, as `GlobalAlloc` asks of who calls.
             return unsafe { self.0.alloc(layout) };
         }
         let Some(block_layout) = block_layout(layout) else {
@@ -47,16 +47,15 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Aligned<A> {
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
         if layout.align() <= POOL_ALIGNMENT {
-            // SAFETY: the caller's promise; `alloc` passed this layout on.
+            // SAFETY: `alloc` passed this layout on, and returned this address (`GlobalAlloc`).
             return unsafe { self.0.dealloc(address, layout) };
         }
         let Some(block_layout) = block_layout(layout) else {
             return;
         };
-        // SAFETY: `address` came from `alloc`, which kept the block's address in the eight bytes before it.
-        let place = unsafe { address.cast::<*mut u8>().sub(1) };
-        // SAFETY: as above; nobody else writes there.
-        let block = unsafe { place.read() };
+        // SAFETY: `address` came from `alloc`, which kept the block's address in the eight bytes before it. Nobody else writes
+        // there.
+        let block = unsafe { address.cast::<*mut u8>().sub(1).read() };
         // SAFETY: the block came from the inner allocator with this layout.
         unsafe { self.0.dealloc(block, block_layout) };
     }

@@ -46,7 +46,7 @@ impl QueuedSpinLock {
     pub fn locked<U>(&self, work: impl FnOnce() -> U) -> U {
         // In this frame, outside of what holds the lock: that may be moved, this not.
         let handle = pin!(Fixed::new(KLOCK_QUEUE_HANDLE::default()));
-        let _held = Held::acquire(self, handle.as_ref());
+        let _held = Guard::acquire(self, handle.as_ref());
         work()
     }
 }
@@ -62,11 +62,11 @@ impl Default for QueuedSpinLock {
 /// # Invariants
 ///
 /// A lock, which is borrowed, was acquired with the handle and has not been released.
-struct Held<'frame> {
+struct Guard<'frame> {
     handle: Pin<&'frame Fixed<KLOCK_QUEUE_HANDLE>>,
 }
 
-impl<'frame> Held<'frame> {
+impl<'frame> Guard<'frame> {
     /// Acquires the lock. `handle` is in no queue, and the result is dropped, not forgotten: both are seen to by the only caller.
     #[expect(clippy::inline_always, reason = "driver_pe sees one function at a time, and wants both calls in it")]
     #[inline(always)]
@@ -78,7 +78,7 @@ impl<'frame> Held<'frame> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Guard<'_> {
     #[expect(clippy::inline_always, reason = "as the acquisition")]
     #[inline(always)]
     fn drop(&mut self) {

@@ -50,7 +50,7 @@ impl<T: Send> WaitLock<T> {
         // SAFETY: the event is initialised (invariant), the caller is at `PASSIVE_LEVEL`, and without a timeout the wait
         // ends only when the event lets this thread go.
         let _ = unsafe { KeWaitForSingleObject(event.cast(), reason, KERNEL_MODE, 0, ptr::null_mut()) };
-        let held = Held(event);
+        let held = Guard(event);
         // SAFETY: this thread holds the lock, so nobody else has a reference to the value (invariant).
         let result = work(unsafe { &mut *self.value.get() });
         drop(held);
@@ -59,9 +59,9 @@ impl<T: Send> WaitLock<T> {
 }
 
 /// The lock, held.
-struct Held(*mut KEVENT);
+struct Guard(*mut KEVENT);
 
-impl Drop for Held {
+impl Drop for Guard {
     fn drop(&mut self) {
         // SAFETY: the event of a lock that this thread holds and that is borrowed as long as this value lives.
         unsafe { KeSetEvent(self.0, IO_NO_INCREMENT.cast_signed(), 0) };

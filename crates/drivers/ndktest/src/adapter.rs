@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::net::IpAddr;
 
 use fallible::{Arc, try_box};
-use kernel::ConsumerOs;
+use kernel::KernelRuntime;
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 
 use crate::{network::Port, provider::Interface};
@@ -37,7 +37,7 @@ impl Adapter {
     /// As for [`Adapter::open`]; `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn open_to_consume(all: &Arc<Vec<Self>>, version: NDK_VERSION) -> Result<ndk::Adapter, NtStatus> {
         let closes = all.clone();
-        let os: Box<dyn ndk::Os> = try_box(ConsumerOs::new(move |adapter| {
+        let os: Box<dyn ndk::Runtime> = try_box(KernelRuntime::new(move |adapter| {
             if let Some(from) = closes.first() {
                 // SAFETY: the adapter came from the `open` below, of the same adapter, and `ndk` does not use it any more.
                 unsafe { from.close(adapter) };
@@ -63,9 +63,9 @@ impl Adapter {
     /// `adapter` came from [`Adapter::open`] of this adapter and is not used after this call.
     pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
         match self {
-            // SAFETY: the caller's promise.
+            // SAFETY: `adapter` came from this interface's `open`, and is not used after this call (`# Safety`).
             Self::Private(interface) => unsafe { interface.close(adapter) },
-            // SAFETY: the caller's promise.
+            // SAFETY: `adapter` came from this port's `open`, and is not used after this call (`# Safety`).
             Self::Port(port) => unsafe { port.close(adapter) },
         }
     }

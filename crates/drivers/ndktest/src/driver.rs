@@ -26,7 +26,7 @@ pub unsafe fn create(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) ->
         DriverPoolTag: POOL_TAG,
         ..WDF_DRIVER_CONFIG::default()
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments are those of `DriverEntry` (`# Safety`), which has not returned.
     let created = unsafe { create_driver(driver, registry_path, config, attributes()) };
     created.map(drop).inspect_err(|_| trace::stop())
 }

@@ -61,7 +61,7 @@ impl Finder {
     pub unsafe fn start(&self, driver: WDFDRIVER) -> Result<(), NtStatus> {
         let class = control::DEVICE_INTERFACE;
         let mut class = GUID { Data1: class.Data1, Data2: class.Data2, Data3: class.Data3, Data4: class.Data4 };
-        // SAFETY: the driver object is live (the caller's promise).
+        // SAFETY: the driver object is live (`# Safety`).
         let object = unsafe { call_unsafe_wdf_function_binding!(WdfDriverWdmGetDriverObject, driver) };
         let context: PVOID = Arc::as_ptr(&self.found).cast_mut().cast();
         self.registration.with(|registration| {

@@ -31,24 +31,24 @@ const LARGE: u32 = 64 << 10;
 const ROUNDS: u32 = 32;
 
 /// Measures until the time is over, and says what it has seen.
-type Measure = fn(&Place<'_>, &Until<'_>) -> Check<Text>;
+type Measure = fn(&Setup<'_>, &Until<'_>) -> Check<Text>;
 
 const MEASURES: [(&str, Measure); 6] = [
-    ("round-trip.polled", |place, until| round_trips(place, until, false)),
-    ("round-trip.notified", |place, until| round_trips(place, until, true)),
+    ("round-trip.polled", |setup, until| round_trips(setup, until, false)),
+    ("round-trip.notified", |setup, until| round_trips(setup, until, true)),
     ("rate.sends", sends),
     ("bandwidth.writes", writes),
-    ("lock.alone", |place, until| locks::measure(place.platform, until, 1)),
-    ("lock.contended", |place, until| locks::measure(place.platform, until, locks::THREADS)),
+    ("lock.alone", |setup, until| locks::measure(setup.platform, until, 1)),
+    ("lock.contended", |setup, until| locks::measure(setup.platform, until, locks::THREADS)),
 ];
 
-/// Where it is measured.
-struct Place<'run> {
+/// What a measurement is made with.
+struct Setup<'run> {
     adapters: &'run Arc<Vec<Adapter>>,
     platform: &'run KernelPlatform<'run>,
 }
 
-impl Place<'_> {
+impl Setup<'_> {
     /// Opens the first adapter for one measurement.
     fn open(&self) -> Check<ndk::Adapter> {
         Adapter::open_to_consume(self.adapters, self.platform.version())
@@ -105,14 +105,14 @@ pub fn run(run: &Run, adapters: &Arc<Vec<Adapter>>, platform: &KernelPlatform<'_
     let count = u32::try_from(MEASURES.len()).unwrap_or(u32::MAX);
     run.expect(count);
     let share = u64::from(run.start().seconds) * 1_000_000 / u64::from(count);
-    let place = Place { adapters, platform };
+    let setup = Setup { adapters, platform };
     for (name, measure) in MEASURES {
         if run.is_cancelled() {
             return run.say(format_args!("ended before everything was measured"));
         }
         let began = now();
         let until = Until { run, end: began + share };
-        let shown = measure(&place, &until);
+        let shown = measure(&setup, &until);
         let (outcome, text) = match &shown {
             Ok(text) => ("measured", text),
             // What fails when the run has to end was not the provider's fault.
@@ -133,9 +133,9 @@ fn failed(status: NtStatus) -> Stop {
 }
 
 /// A message to and fro, again and again. The receiver polls, or is told by the callback of its queue.
-fn round_trips(place: &Place<'_>, until: &Until<'_>, notified: bool) -> Check<Text> {
-    let adapter = place.open()?;
-    let mut peers = place.connect(&adapter, SMALL, notified)?;
+fn round_trips(setup: &Setup<'_>, until: &Until<'_>, notified: bool) -> Check<Text> {
+    let adapter = setup.open()?;
+    let mut peers = setup.connect(&adapter, SMALL, notified)?;
     let mut times = Histogram::try_new().map_err(|_| Stop::skipped(format_args!("no memory")))?;
     let began = now();
     while !until.is_over() {
@@ -172,9 +172,9 @@ fn round_trip(peers: &mut Peers, until: &Until<'_>) -> Result<u64, NtStatus> {
 }
 
 /// Small messages in one direction.
-fn sends(place: &Place<'_>, until: &Until<'_>) -> Check<Text> {
-    let adapter = place.open()?;
-    let Peers { a, b, .. } = &mut place.connect(&adapter, SMALL, false)?;
+fn sends(setup: &Setup<'_>, until: &Until<'_>) -> Check<Text> {
+    let adapter = setup.open()?;
+    let Peers { a, b, .. } = &mut setup.connect(&adapter, SMALL, false)?;
     let (began, mut count) = (now(), 0);
     while !until.is_over() {
         for _ in 0..ROUNDS {
@@ -190,9 +190,9 @@ fn sends(place: &Place<'_>, until: &Until<'_>) -> Check<Text> {
 }
 
 /// Large writes into the peer's memory.
-fn writes(place: &Place<'_>, until: &Until<'_>) -> Check<Text> {
-    let adapter = place.open()?;
-    let Peers { a, b, .. } = &mut place.connect(&adapter, LARGE, false)?;
+fn writes(setup: &Setup<'_>, until: &Until<'_>) -> Check<Text> {
+    let adapter = setup.open()?;
+    let Peers { a, b, .. } = &mut setup.connect(&adapter, LARGE, false)?;
     let to = b.remote();
     let (began, mut count) = (now(), 0);
     while !until.is_over() {

@@ -51,7 +51,7 @@ impl Target {
         let mut attributes = attributes();
         CONTEXT.describe(&mut attributes);
         let mut target = ptr::null_mut();
-        // SAFETY: the device is live (the caller's promise), and the structures live until the call returns.
+        // SAFETY: the device is live (`# Safety`), and the structures live until the call returns.
         check(unsafe {
             call_unsafe_wdf_function_binding!(WdfIoTargetCreate, device, &raw mut attributes, &raw mut target)
         })?;
@@ -197,7 +197,7 @@ impl Interface {
     /// `adapter` came from [`Interface::open`] of this interface and is not used after this call.
     pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
         if let Some(close) = self.interface.CloseNdkAdapter {
-            // SAFETY: the interface's own function and context (invariant), and the caller's promise.
+            // SAFETY: the interface's own function and context (invariant); it opened the adapter, which is not used again (`# Safety`).
             unsafe { close(self.interface.AdapterContext, adapter) };
         }
     }

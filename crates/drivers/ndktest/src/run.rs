@@ -204,7 +204,7 @@ impl Runs {
     ///
     /// `device` is the driver's live device.
     pub unsafe fn start(&self, device: WDFDEVICE, links: &[Link], start: Start) -> Result<(), NtStatus> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `device` is the driver's live device (`# Safety`).
         unsafe { self.start_private((device, links), start, None, NDK_VERSION::V2_1) }
     }
 
@@ -226,7 +226,7 @@ impl Runs {
     ) -> Result<Begun, NtStatus> {
         let Some(case) = find(case) else { return Ok(UNKNOWN_CASE) };
         let version = if how.major == 1 { NDK_VERSION::V1_2 } else { NDK_VERSION::V2_1 };
-        // SAFETY: the caller's promise.
+        // SAFETY: `device` is the driver's live device (`# Safety`).
         unsafe { self.start_private((device, links), of_case(how), Some(case), version) }.map(|()| Begun::default())
     }
 
@@ -244,7 +244,7 @@ impl Runs {
     ) -> Result<(), NtStatus> {
         // `SoftNDK` bears what a correct consumer never gives.
         self.begin(start, case, true, |run, targets| {
-            // SAFETY: the caller's promise.
+            // SAFETY: `device` is the driver's live device (`# Safety`).
             let adapters = unsafe { open(device, links, run, targets) }?;
             Ok((Source { adapters: Arc::try_new(adapters)?, version, _watch: None }, ()))
         })
@@ -407,7 +407,7 @@ unsafe fn open(
     targets.try_reserve_exact(links.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
     adapters.try_reserve_exact(links.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
     for link in links {
-        // SAFETY: the caller's promise.
+        // SAFETY: `device` is the driver's live device (`# Safety`).
         targets.push(unsafe { Target::open(device, link, run) }?);
     }
     for target in &*targets {

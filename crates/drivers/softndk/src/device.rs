@@ -112,7 +112,7 @@ pub(crate) const fn guid(guid: NdkGuid) -> GUID {
 ///
 /// `device` is a live device that [`add`] made.
 unsafe fn of(device: WDFDEVICE) -> Option<Arc<Adapter>> {
-    // SAFETY: the caller's promise; such a device is created with a context of this kind.
+    // SAFETY: `add` made the device (`# Safety`), with a context of this kind.
     unsafe { CONTEXT.get(device.cast()) }
 }
 
@@ -173,7 +173,7 @@ unsafe extern "C" fn surprise_removed(device: WDFDEVICE) {
 unsafe fn fail(device: *mut c_void) {
     let device: WDFDEVICE = device.cast();
     let action = _WDF_DEVICE_FAILED_ACTION::WdfDeviceFailedNoRestart;
-    // SAFETY: the caller's promise. `IRQL <= DISPATCH_LEVEL`.
+    // SAFETY: the device is live (`# Safety`). `IRQL <= DISPATCH_LEVEL`.
     unsafe { call_unsafe_wdf_function_binding!(WdfDeviceSetFailed, device, action) };
 }
 

@@ -55,9 +55,9 @@ context!(Driver, c"softndk driver");
 ///
 /// The arguments are those of `DriverEntry`, which calls this once.
 pub unsafe fn create(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<(), NtStatus> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `driver` is what Windows gave to `DriverEntry`: the driver's object.
     unsafe { driver_common::start(driver) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments are those of `DriverEntry` (`# Safety`), which calls this once.
     unsafe { register(driver, registry_path) }.inspect_err(|_| driver_common::stop())
 }
 
@@ -73,7 +73,7 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
     };
     let mut attributes = attributes();
     CONTEXT.describe(&mut attributes);
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments are those of `DriverEntry` (`# Safety`), which has not returned.
     let handle = unsafe { create_driver(driver, registry_path, config, attributes) }?;
 
     // SAFETY: the framework has just made the driver object. If this fails it deletes the object after `DriverEntry`.
@@ -99,7 +99,7 @@ unsafe fn register(driver: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> R
 /// `handle` is this driver's live object.
 #[must_use]
 pub unsafe fn of(handle: WDFDRIVER) -> Option<Arc<Driver>> {
-    // SAFETY: the caller's promise; the driver object is created with a context of this kind.
+    // SAFETY: this driver's object (`# Safety`), which is created with a context of this kind.
     unsafe { CONTEXT.get(handle.cast()) }
 }
 

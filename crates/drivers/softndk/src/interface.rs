@@ -54,7 +54,7 @@ pub unsafe fn register(device: WDFDEVICE, adapter: &Arc<Adapter>) -> Result<(), 
 ///
 /// `context` is the adapter of an interface that is counted, or of a device that exists.
 unsafe fn adapter(context: *mut c_void) -> Arc<Adapter> {
-    // SAFETY: the caller's promise: the pointer came from an `Arc` of which there is a reference now.
+    // SAFETY: the interface, or the device, holds a reference to this `Arc` (`# Safety`). It is not dropped here.
     let counted = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(context.cast_const().cast::<Adapter>()) });
     (*counted).clone()
 }

@@ -15,11 +15,14 @@ use core::ffi::c_void;
 use cable::{Counters, Gate, MacAddress};
 use driver_common::{
     consumers::Consumers,
-    numbers::{Number, Numbers},
+    numbers::{MAX_ADAPTERS, Number, Numbers},
     os::{Kernel, KernelLock},
     trace,
 };
-use engine::os::{Os, SpinLock};
+use engine::{
+    os::{Os, SpinLock},
+    wire::WireConfig,
+};
 use fallible::Arc;
 use ndis::{
     NDIS_DEVICE_POWER_STATE, NDIS_STATUS, NDIS_STATUS_PAUSED, NET_LUID, NdisMPauseComplete, NdisMRemoveMiniport,
@@ -27,8 +30,18 @@ use ndis::{
 use ndkpi::{NDIS_HANDLE, NtStatus};
 
 use crate::{
-    addresses::Addresses, attributes, configuration::Keywords, control::Control, driver::Driver, filter::Filter,
-    framework::Device, handlers::Context, ndk::Ndk, receive::Receiver, transmit::Transmitter,
+    addresses::Addresses,
+    attributes,
+    configuration::Keywords,
+    control::Control,
+    driver::Driver,
+    filter::Filter,
+    framework::Device,
+    handlers::Context,
+    ndk::Ndk,
+    receive::Receiver,
+    transmit::Transmitter,
+    wire::{Tunnel, Wanted},
 };
 
 /// An adapter.
@@ -45,6 +58,7 @@ pub struct Adapter {
     gate: KernelLock<Gate>,
     filter: KernelLock<Filter>,
     receiver: Receiver,
+    way: Way,
     transmitter: Transmitter,
     sent: Counters,
     received: Counters,
@@ -57,6 +71,22 @@ pub struct Adapter {
 unsafe impl Send for Adapter {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Adapter {}
+
+/// What is at the end of an adapter.
+enum Way {
+    /// A cable, to the adapter's partner.
+    Cable,
+    /// A wire, to other machines.
+    Wire(Arc<Tunnel>),
+    /// Nothing: its keywords name a wire that cannot be.
+    Nowhere,
+}
+
+impl Way {
+    const fn tunnel(&self) -> Option<&Arc<Tunnel>> {
+        if let Self::Wire(tunnel) = self { Some(tunnel) } else { None }
+    }
+}
 
 /// What decides whether consumers can open an adapter.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,8 +106,19 @@ struct State {
 /// `adapter` is NDIS's handle of an adapter that is not halted.
 unsafe fn fail(adapter: *mut c_void) {
     // Nobody could do more about a refusal: the adapter is of no use to anybody already.
-    // SAFETY: the caller's promise.
+    // SAFETY: NDIS has not halted the adapter of this handle (`# Safety`).
     let _ = unsafe { NdisMRemoveMiniport(adapter) };
+}
+
+/// The processor of an adapter's DPCs: the adapters share them.
+#[expect(clippy::cast_possible_truncation, reason = "an adapter's number")]
+fn processor_of(number: &Number) -> u32 {
+    number.index() as u32 % Kernel.processors()
+}
+
+/// Bytes of the packets that a wire carries, for the path MTU that the adapter reports, which fits its frames.
+fn network_mtu(keywords: &Keywords) -> u16 {
+    u16::try_from(keywords.roce_frame as usize + roce::mtu::HEADERS).unwrap_or(u16::MAX)
 }
 
 /// The hardware address of the adapter of an interface: administered locally, and another for each adapter of the machine.
@@ -102,7 +143,7 @@ impl Adapter {
         let context = Arc::into_raw(context);
         // SAFETY: the reference of `into_raw` is given back when the adapter is halted, or below.
         let place = unsafe { &*context };
-        // SAFETY: the caller's promise; the context lives until the adapter is halted, or not initialised.
+        // SAFETY: NDIS is initialising the adapter (`# Safety`); the context lives until it is halted, or not initialised.
         let made = unsafe { Self::make(driver, handle, luid, place) };
         made.inspect_err(|_| {
             // SAFETY: the reference of `into_raw`. NDIS forgets a context whose adapter is not initialised.
@@ -119,17 +160,20 @@ impl Adapter {
         luid: NET_LUID,
         context: &Context,
     ) -> Result<(), NtStatus> {
-        // SAFETY: the caller's promise.
+        // SAFETY: NDIS is initialising the adapter of `handle`, and the context lives as long as it (`# Safety`).
         unsafe { attributes::set_registration(handle, context) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: NDIS is initialising the adapter of `handle` (`# Safety`).
         let this = unsafe { Self::try_new(driver, handle, luid) }?;
-        attributes::set_general(&this)?;
-        this.ndk.report(&this)?;
-        let registration = this.driver.handle();
-        // SAFETY: the driver is registered: NDIS initialises its adapter.
-        this.driver.control().with(|control| unsafe { control.acquire(registration) })?;
+        this.announce().inspect_err(|_| {
+            if let Some(tunnel) = this.tunnel() {
+                tunnel.end();
+            }
+        })?;
         this.driver.add(&this);
         context.put(this.clone());
+        if let Some(tunnel) = this.tunnel() {
+            tunnel.begin(&this);
+        }
         let begun = Addresses::begin(&this);
         if begun.is_err() {
             this.end();
@@ -140,6 +184,15 @@ impl Adapter {
         begun
     }
 
+    /// Tells NDIS what the adapter is, and has the control device be there.
+    fn announce(&self) -> Result<(), NtStatus> {
+        attributes::set_general(self)?;
+        self.ndk.report(self)?;
+        let registration = self.driver.handle();
+        // SAFETY: the driver is registered: NDIS initialises its adapter.
+        self.driver.control().with(|control| unsafe { control.acquire(registration) })
+    }
+
     /// Reads what an adapter is to be, and makes it.
     ///
     /// # Safety
@@ -147,15 +200,50 @@ impl Adapter {
     /// As for [`Adapter::initialize`].
     #[inline(never)]
     unsafe fn try_new(driver: Arc<Driver>, handle: NDIS_HANDLE, luid: NET_LUID) -> Result<Arc<Self>, NtStatus> {
-        // SAFETY: the caller's promise.
-        let keywords = unsafe { Keywords::read(handle) }?;
+        // SAFETY: NDIS is initialising the adapter of `handle` (`# Safety`): its configuration can be opened.
+        let mut keywords = unsafe { Keywords::read(handle) }?;
+        // SAFETY: the same configuration.
+        let wanted = unsafe { Wanted::read(handle) }?;
+        if let Wanted::Wire(ends) = &wanted {
+            keywords.shorten(ends.around());
+        }
         let number = Numbers::take(driver.numbers())?;
         if keywords.roce_frame != keywords.wanted_roce_frame {
             trace::roce_frame(number.get(), keywords.wanted_roce_frame, keywords.roce_frame);
         }
-        let provider = Self::provide(&driver, number.index(), &keywords)?;
-        // SAFETY: the caller's promise.
-        unsafe { Self::assemble(driver, handle, luid, keywords, number, provider) }
+        // SAFETY: NDIS is initialising the adapter of `handle` (`# Safety`).
+        let way = unsafe { Self::way(handle, &number, &keywords, wanted) }?;
+        let mac = keywords.address.unwrap_or_else(|| mac_of(luid));
+        let tunnel = way.tunnel().cloned();
+        Self::provide(&driver, number.index(), &keywords, &way, mac)
+            // SAFETY: NDIS is initialising the adapter of `handle` (`# Safety`).
+            .and_then(|provider| unsafe { Self::assemble(driver, handle, luid, keywords, number, provider, way) })
+            .inspect_err(|_| {
+                // The engine may have it a little longer.
+                if let Some(tunnel) = tunnel {
+                    tunnel.end();
+                }
+            })
+    }
+
+    /// What is at the end of an adapter with this number and these keywords.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Adapter::initialize`].
+    #[inline(never)]
+    unsafe fn way(handle: NDIS_HANDLE, number: &Number, keywords: &Keywords, wanted: Wanted) -> Result<Way, NtStatus> {
+        Ok(match wanted {
+            Wanted::Cable => Way::Cable,
+            Wanted::Refused(keyword, wrong) => {
+                trace::keyword_refused(number.get(), keyword, wrong.words());
+                Way::Nowhere
+            }
+            Wanted::Wire(ends) => {
+                // SAFETY: NDIS is initialising the adapter of `handle` (`# Safety`); the tunnel is ended at the halt.
+                Way::Wire(unsafe { Tunnel::try_new(handle, ends, keywords, processor_of(number)) }?)
+            }
+        })
     }
 
     /// Makes an adapter of its parts. Not part of its caller: all of an adapter passes through this frame, and none of it is there yet
@@ -172,26 +260,26 @@ impl Adapter {
         keywords: Keywords,
         number: Number,
         provider: Arc<provider::Device<Kernel>>,
+        way: Way,
     ) -> Result<Arc<Self>, NtStatus> {
         let mac = keywords.address.unwrap_or_else(|| mac_of(luid));
-        // The pairs share the processors.
-        #[expect(clippy::cast_possible_truncation, reason = "an adapter's number")]
-        let processor = number.index() as u32 % Kernel.processors();
-        // SAFETY: the caller's promise.
+        let processor = processor_of(&number);
+        // SAFETY: NDIS is initialising the adapter of `handle` (`# Safety`).
         let device = unsafe { Device::try_new(driver.framework(), handle) }?;
         let this = Self {
             handle,
             luid,
             keywords,
             mac,
-            // SAFETY: the caller's promise: it is closed at the halt.
+            // SAFETY: NDIS is initialising the adapter (`# Safety`), and its halt closes this.
             ndk: unsafe { Ndk::try_new(handle, provider.config(), keywords.network_direct) }?,
-            // SAFETY: as above.
+            // SAFETY: the adapter lives until its halt, which ends the work of `addresses`.
             addresses: unsafe { Addresses::try_new(handle) }?,
             gate: Kernel.lock(Gate::new())?,
             filter: Kernel.lock(Filter::new(mac))?,
             // SAFETY: as above: it is released at the halt.
             receiver: unsafe { Receiver::try_new(handle, &keywords, processor) }?,
+            way,
             transmitter: Transmitter::try_new(processor)?,
             sent: Counters::default(),
             received: Counters::default(),
@@ -208,18 +296,32 @@ impl Adapter {
 
     /// The provider of an adapter with this index and these keywords.
     #[inline(never)]
-    fn provide(driver: &Driver, index: usize, keywords: &Keywords) -> Result<Arc<provider::Device<Kernel>>, NtStatus> {
+    fn provide(
+        driver: &Driver,
+        index: usize,
+        keywords: &Keywords,
+        way: &Way,
+        mac: MacAddress,
+    ) -> Result<Arc<provider::Device<Kernel>>, NtStatus> {
         let settings = driver.controls().settings();
         let mut config = settings.provider_config();
         // A profile has a technology of its own, or none.
         config.info.RdmaTechnology = keywords.technology;
         settings.profile.limit(&mut config);
         keywords.profile.limit(&mut config);
-        // A cable is a link, with addresses of its own: see `Driver::partner`.
-        config.link = u32::try_from(index / 2).unwrap_or(0);
+        // A cable is a link, with addresses of its own: see `Driver::partner`. So is the end of a wire: even an adapter of this machine is
+        // reached over that.
+        let link = if matches!(way, Way::Cable) { index / 2 } else { MAX_ADAPTERS + index };
+        config.link = u32::try_from(link).unwrap_or(0);
         // Windows says which addresses the interface has.
         config.addresses = [None; provider::device::MAX_ADDRESSES];
-        provider::Device::try_new_on(&Kernel, driver.fabric(), config)
+        let Way::Wire(tunnel) = way else { return provider::Device::try_new_on(&Kernel, driver.fabric(), config) };
+        let wire = WireConfig {
+            network_mtu: network_mtu(keywords),
+            seed: u64::from(Kernel.random()) << 32 | u64::from(Kernel.random()),
+            ..WireConfig::new(mac)
+        };
+        provider::Device::try_new_with_cable(&Kernel, driver.fabric(), config, wire, Tunnel::plug(tunnel)?)
     }
 
     /// `MiniportHaltEx`: the adapter is paused, and NDIS calls nothing of it any more. `PASSIVE_LEVEL`.
@@ -244,6 +346,9 @@ impl Adapter {
         self.addresses.end();
         self.ndk.end();
         self.consumers.shut();
+        if let Some(tunnel) = self.tunnel() {
+            tunnel.end();
+        }
         self.driver.remove(self.number.index());
         self.driver.control().with(Control::release);
         self.receiver.release();
@@ -298,10 +403,38 @@ impl Adapter {
         self.gate.with(|gate| gate.is_open())
     }
 
-    /// The adapter at the other end, inside of its gate once more, if it is there and runs.
+    /// The adapter at the other end of the cable, if there is a cable, and an adapter.
+    fn partner(&self) -> Option<Arc<Self>> {
+        let partner = self.has_cable().then(|| self.driver.partner(self.number.index())).flatten();
+        partner.filter(|partner| partner.has_cable())
+    }
+
+    /// The adapter at the other end of the cable, inside of its gate once more, if it is there and runs.
     #[must_use]
     pub fn enter_partner(&self) -> Option<Arc<Self>> {
-        self.driver.partner(self.number.index()).filter(|partner| partner.enter(1))
+        self.partner().filter(|partner| partner.enter(1))
+    }
+
+    const fn has_cable(&self) -> bool {
+        matches!(self.way, Way::Cable)
+    }
+
+    /// The wire to other machines, if that is at the adapter's end.
+    #[must_use]
+    pub const fn tunnel(&self) -> Option<&Arc<Tunnel>> {
+        self.way.tunnel()
+    }
+
+    /// Returns true if the link is up when the adapter starts: a cable has one always, a wire when it has a socket.
+    #[must_use]
+    pub const fn has_link(&self) -> bool {
+        self.has_cable()
+    }
+
+    /// Returns true if RDMA goes over the adapter: NDK is enabled, and the adapter is there and awake. `IRQL <= DISPATCH_LEVEL`.
+    #[must_use]
+    pub fn is_rdma_on(&self) -> bool {
+        self.state.with(|state| state.enabled && !state.asleep && !state.gone)
     }
 
     /// `MiniportReturnNetBufferLists`. `IRQL <= DISPATCH_LEVEL`.
@@ -310,11 +443,11 @@ impl Adapter {
     ///
     /// The lists were indicated, and are the miniport's again.
     pub unsafe fn take_back(&self, lists: *mut ndis::NET_BUFFER_LIST) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the lists were indicated and came back (`# Safety`): they are a chain of the miniport's own.
         let lists = unsafe { crate::frames::Chain::of(lists) };
         let count = lists.count();
         if self.receiver.take_back(lists)
-            && let Some(sender) = self.driver.partner(self.number.index())
+            && let Some(sender) = self.partner()
         {
             Self::wake_sender(&sender);
         }
@@ -357,7 +490,14 @@ impl Adapter {
         }
         trace::power(self.number.get(), !sleeps);
         let port = self.provider().port();
-        if sleeps { port.suspend() } else { port.resume() }
+        if sleeps {
+            port.suspend();
+        } else {
+            port.resume();
+        }
+        if let Some(tunnel) = self.tunnel() {
+            tunnel.set_awake(!sleeps);
+        }
     }
 
     /// Changes what decides whether consumers can open the adapter.

@@ -62,7 +62,7 @@ impl Addresses {
         Ok(Self {
             known: WaitLock::try_new(known)?,
             registration: AtomicPtr::new(ptr::null_mut()),
-            // SAFETY: the caller's promise.
+            // SAFETY: the adapter lives until `end` has returned or the result is dropped, which closes the work (`# Safety`).
             work: unsafe { Work::try_new(adapter) }?,
         })
     }
@@ -151,8 +151,8 @@ fn read(adapter: &Adapter) -> Result<(List, List), NtStatus> {
 struct Read;
 
 impl Job for Read {
-    fn work(adapter: &Adapter) -> &Work {
-        &adapter.addresses().work
+    fn work(adapter: &Adapter) -> Option<&Work> {
+        Some(&adapter.addresses().work)
     }
 
     fn run(adapter: &Arc<Adapter>) {

@@ -5,15 +5,16 @@ use core::ptr;
 
 use cable::Tagging;
 use ndis::{
-    IF_TYPE_ETHERNET_CSMACD, NDIS_INTERFACE_TYPE, NDIS_MAC_OPTION_8021P_PRIORITY, NDIS_MAC_OPTION_8021Q_VLAN,
-    NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA, NDIS_MAC_OPTION_NO_LOOPBACK, NDIS_MAC_OPTION_TRANSFERS_NOT_PEND,
-    NDIS_MAX_PHYS_ADDRESS_LENGTH, NDIS_MEDIA_CONNECT_STATE, NDIS_MEDIA_DUPLEX_STATE, NDIS_MEDIUM,
-    NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
-    NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM, NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK, NDIS_PHYSICAL_MEDIUM,
-    NDIS_PM_CAPABILITIES, NDIS_STATUS, NET_IF_ACCESS_TYPE, NET_IF_CONNECTION_TYPE, NET_IF_DIRECTION_TYPE,
-    NdisMSetMiniportAttributes,
+    IF_TYPE_ETHERNET_CSMACD, NDIS_INTERFACE_TYPE, NDIS_LINK_STATE, NDIS_MAC_OPTION_8021P_PRIORITY,
+    NDIS_MAC_OPTION_8021Q_VLAN, NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA, NDIS_MAC_OPTION_NO_LOOPBACK,
+    NDIS_MAC_OPTION_TRANSFERS_NOT_PEND, NDIS_MAX_PHYS_ADDRESS_LENGTH, NDIS_MEDIA_CONNECT_STATE,
+    NDIS_MEDIA_DUPLEX_STATE, NDIS_MEDIUM, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
+    NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM,
+    NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK, NDIS_PHYSICAL_MEDIUM, NDIS_PM_CAPABILITIES, NDIS_STATUS,
+    NDIS_STATUS_INDICATION, NDIS_STATUS_LINK_STATE, NDIS_SUPPORTED_PAUSE_FUNCTIONS, NET_IF_ACCESS_TYPE,
+    NET_IF_CONNECTION_TYPE, NET_IF_DIRECTION_TYPE, NdisMIndicateStatusEx, NdisMSetMiniportAttributes,
 };
-use ndkpi::{NDIS_HANDLE, NDIS_OBJECT_HEADER, NtStatus};
+use ndkpi::{GUID, NDIS_DEFAULT_PORT_NUMBER, NDIS_HANDLE, NDIS_OBJECT_HEADER, NtStatus};
 
 use crate::{
     adapter::{Adapter, mac_of},
@@ -37,7 +38,7 @@ pub const LINK_SPEED: u64 = 100_000_000_000;
 ///
 /// `adapter` is an adapter that NDIS is initialising. `header` begins a structure of attributes that lives until the call returns.
 pub unsafe fn set(adapter: NDIS_HANDLE, header: *const NDIS_OBJECT_HEADER) -> Result<(), NtStatus> {
-    // SAFETY: the caller's promise.
+    // SAFETY: NDIS is initialising the adapter, and the structure at `header` lives until the call returns (`# Safety`).
     match unsafe { NdisMSetMiniportAttributes(adapter, header) } {
         NDIS_STATUS::SUCCESS => Ok(()),
         status => Err(status),
@@ -62,7 +63,7 @@ pub unsafe fn set_registration(adapter: NDIS_HANDLE, context: &Context) -> Resul
         CheckForHangTimeInSeconds: 0,
         InterfaceType: NDIS_INTERFACE_TYPE::INTERNAL,
     };
-    // SAFETY: the caller's promise; the structure lives until the call returns.
+    // SAFETY: NDIS is initialising the adapter, and the context outlives it (`# Safety`); the structure lives until the call returns.
     unsafe { set(adapter, &raw const attributes.Header) }
 }
 
@@ -77,6 +78,40 @@ const fn tagging(tagging: Tagging) -> u32 {
     let priority = if tagging.has_priority() { NDIS_MAC_OPTION_8021P_PRIORITY } else { 0 };
     let vlan = if tagging.has_vlan() { NDIS_MAC_OPTION_8021Q_VLAN } else { 0 };
     priority | vlan
+}
+
+const fn connect_state(is_up: bool) -> NDIS_MEDIA_CONNECT_STATE {
+    if is_up { NDIS_MEDIA_CONNECT_STATE::CONNECTED } else { NDIS_MEDIA_CONNECT_STATE::DISCONNECTED }
+}
+
+/// Tells those above that the link is up, or down. `IRQL <= DISPATCH_LEVEL`, no lock held, before the adapter is halted.
+pub fn indicate_link(adapter: &Adapter, is_up: bool) {
+    let mut state = NDIS_LINK_STATE {
+        Header: NDIS_LINK_STATE::HEADER,
+        MediaConnectState: connect_state(is_up),
+        MediaDuplexState: NDIS_MEDIA_DUPLEX_STATE::FULL,
+        XmitLinkSpeed: LINK_SPEED,
+        RcvLinkSpeed: LINK_SPEED,
+        PauseFunctions: NDIS_SUPPORTED_PAUSE_FUNCTIONS::UNSUPPORTED,
+        AutoNegotiationFlags: 0,
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "a small structure")]
+    let size = size_of::<NDIS_LINK_STATE>() as u32;
+    let indication = NDIS_STATUS_INDICATION {
+        Header: NDIS_STATUS_INDICATION::HEADER,
+        SourceHandle: adapter.handle(),
+        PortNumber: NDIS_DEFAULT_PORT_NUMBER,
+        StatusCode: NDIS_STATUS_LINK_STATE,
+        Flags: 0,
+        DestinationHandle: ptr::null_mut(),
+        RequestId: ptr::null_mut(),
+        StatusBuffer: (&raw mut state).cast(),
+        StatusBufferSize: size,
+        Guid: GUID::default(),
+        NdisReserved: [ptr::null_mut(); 4],
+    };
+    // SAFETY: the adapter is not halted (the caller's), and the structures live until the call returns.
+    unsafe { NdisMIndicateStatusEx(adapter.handle(), &raw const indication) };
 }
 
 /// Reports an Ethernet adapter of [`LINK_SPEED`].
@@ -102,7 +137,7 @@ pub fn set_general(adapter: &Adapter) -> Result<(), NtStatus> {
         XmitLinkSpeed: LINK_SPEED,
         MaxRcvLinkSpeed: LINK_SPEED,
         RcvLinkSpeed: LINK_SPEED,
-        MediaConnectState: NDIS_MEDIA_CONNECT_STATE::CONNECTED,
+        MediaConnectState: connect_state(adapter.has_link()),
         MediaDuplexState: NDIS_MEDIA_DUPLEX_STATE::FULL,
         LookaheadSize: mtu,
         PowerManagementCapabilities: ptr::null_mut(),

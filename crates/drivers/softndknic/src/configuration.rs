@@ -5,8 +5,8 @@ use core::{ptr, slice};
 use cable::{Impairment, MacAddress, Tagging, frame::is_station};
 use kernel::{unicode, wide};
 use ndis::{
-    NDIS_CONFIGURATION_OBJECT, NDIS_PARAMETER_TYPE, NDIS_STATUS, NdisCloseConfiguration, NdisOpenConfigurationEx,
-    NdisReadConfiguration, NdisReadNetworkAddress,
+    NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER_DATA, NDIS_PARAMETER_TYPE, NDIS_STATUS,
+    NdisCloseConfiguration, NdisOpenConfigurationEx, NdisReadConfiguration, NdisReadNetworkAddress,
 };
 use ndkpi::{NDIS_HANDLE, NDK_RDMA_TECHNOLOGY, NtStatus};
 use provider::Profile;
@@ -38,7 +38,7 @@ pub struct Keywords {
 }
 
 /// A number among the keywords.
-struct Number<const N: usize> {
+pub struct Number<const N: usize> {
     name: [u16; N],
     range: core::ops::RangeInclusive<u32>,
     default: u32,
@@ -56,6 +56,14 @@ const DELAY: Number<10> = Number { name: wide("CableDelay"), range: 0..=1_000_00
 const JITTER: Number<11> = Number { name: wide("CableJitter"), range: 0..=1_000_000, default: 0 };
 const LOSS: Number<9> = Number { name: wide("CableLoss"), range: 0..=1_000_000, default: 0 };
 const RATE: Number<9> = Number { name: wide("CableRate"), range: 0..=100_000, default: 0 };
+/// The port of VXLAN's datagrams, on both sides.
+pub const WIRE_PORT: Number<8> = Number { name: wide("WirePort"), range: 1..=65535, default: 4789 };
+/// The network of VXLAN.
+pub const WIRE_VNI: Number<7> = Number { name: wide("WireVni"), range: 0..=16_777_215, default: 42 };
+/// The other ends of a wire.
+pub const WIRE_PEER: [u16; 8] = wide("WirePeer");
+/// The address of this end.
+pub const WIRE_LOCAL: [u16; 9] = wide("WireLocal");
 const SEED: Number<9> = Number { name: wide("CableSeed"), range: 0..=i32::MAX.cast_unsigned(), default: 0 };
 
 /// The path MTUs of RoCE.
@@ -82,11 +90,17 @@ fn technology(number: u32) -> NDK_RDMA_TECHNOLOGY {
 /// # Invariants
 ///
 /// `handle` is open and nobody else closes it.
-struct Configuration {
+pub struct Configuration {
     handle: NDIS_HANDLE,
 }
 
 impl Keywords {
+    /// Frames have so many bytes less, because a wire needs them.
+    pub fn shorten(&mut self, bytes: u32) {
+        self.frame = self.frame.saturating_sub(bytes);
+        self.roce_frame = roce_frame(self.wanted_roce_frame, self.frame);
+    }
+
     /// Reads the keywords of an adapter; each that is missing or out of range has its default. `PASSIVE_LEVEL`.
     ///
     /// # Errors
@@ -98,15 +112,8 @@ impl Keywords {
     /// `adapter` is an adapter of NDIS.
     #[inline(never)]
     pub unsafe fn read(adapter: NDIS_HANDLE) -> Result<Self, NtStatus> {
-        let object =
-            NDIS_CONFIGURATION_OBJECT { Header: NDIS_CONFIGURATION_OBJECT::HEADER, NdisHandle: adapter, Flags: 0 };
-        let mut handle = ptr::null_mut();
-        // SAFETY: the handle is NDIS's (the caller's promise); the structure and the place live until the call returns.
-        let status = unsafe { NdisOpenConfigurationEx(&raw const object, &raw mut handle) };
-        if status != NDIS_STATUS::SUCCESS {
-            return Err(status);
-        }
-        let configuration = Configuration { handle };
+        // SAFETY: the handle is NDIS's (`# Safety`).
+        let configuration = unsafe { Configuration::open(adapter) }?;
         let frame = configuration.number(&JUMBO_PACKET);
         let wanted_roce_frame = configuration.number(&ROCE_FRAME);
         Ok(Self {
@@ -130,27 +137,63 @@ impl Keywords {
 }
 
 impl Configuration {
-    fn number<const N: usize>(&self, number: &Number<N>) -> u32 {
-        let name = unicode(&number.name);
+    /// Opens the keywords of an adapter. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// What NDIS says.
+    ///
+    /// # Safety
+    ///
+    /// `adapter` is an adapter of NDIS.
+    pub unsafe fn open(adapter: NDIS_HANDLE) -> Result<Self, NtStatus> {
+        let object =
+            NDIS_CONFIGURATION_OBJECT { Header: NDIS_CONFIGURATION_OBJECT::HEADER, NdisHandle: adapter, Flags: 0 };
+        let mut handle = ptr::null_mut();
+        // SAFETY: an adapter of NDIS (`# Safety`); the structure and the place live until the call returns.
+        let status = unsafe { NdisOpenConfigurationEx(&raw const object, &raw mut handle) };
+        if status == NDIS_STATUS::SUCCESS { Ok(Self { handle }) } else { Err(status) }
+    }
+
+    /// The value of a keyword, if it is there and NDIS can read it so.
+    fn value(&self, name: &[u16], kind: NDIS_PARAMETER_TYPE) -> Option<NDIS_CONFIGURATION_PARAMETER_DATA> {
+        let name = unicode(name);
         let (mut status, mut value) = (NDIS_STATUS::SUCCESS, ptr::null_mut());
         // SAFETY: the configuration is open (invariant); the name and the places live until the call returns.
         unsafe {
-            NdisReadConfiguration(
-                &raw mut status,
-                &raw mut value,
-                self.handle,
-                (&raw const name).cast(),
-                NDIS_PARAMETER_TYPE::INTEGER,
-            );
+            NdisReadConfiguration(&raw mut status, &raw mut value, self.handle, (&raw const name).cast(), kind);
         }
         if status != NDIS_STATUS::SUCCESS || value.is_null() {
-            return number.default;
+            return None;
         }
         // SAFETY: NDIS's value, which lives until the configuration is closed.
-        let value = unsafe { value.read() };
+        Some(unsafe { value.read() }.ParameterData)
+    }
+
+    fn number<const N: usize>(&self, number: &Number<N>) -> u32 {
+        self.number_in_range(number).unwrap_or(number.default)
+    }
+
+    /// A number, or its default; `None` if it is out of its range.
+    #[must_use]
+    pub fn number_in_range<const N: usize>(&self, number: &Number<N>) -> Option<u32> {
+        let Some(value) = self.value(&number.name, NDIS_PARAMETER_TYPE::INTEGER) else { return Some(number.default) };
         // SAFETY: a number was asked for; every value of the number is one.
-        let value = unsafe { value.ParameterData.IntegerData };
-        if number.range.contains(&value) { value } else { number.default }
+        let value = unsafe { value.IntegerData };
+        number.range.contains(&value).then_some(value)
+    }
+
+    /// What `read` makes of a text; `None` if it is not there.
+    pub fn text<T>(&self, name: &[u16], read: impl FnOnce(&[u16]) -> T) -> Option<T> {
+        let value = self.value(name, NDIS_PARAMETER_TYPE::STRING)?;
+        // SAFETY: a text was asked for; every value of its fields is one.
+        let text = unsafe { value.StringData };
+        let units = usize::from(text.Length) / 2;
+        if text.Buffer.is_null() || units == 0 {
+            return Some(read(&[]));
+        }
+        // SAFETY: NDIS's text has as many units, and lives until the configuration is closed.
+        Some(read(unsafe { slice::from_raw_parts(text.Buffer, units) }))
     }
 
     fn address(&self) -> Option<MacAddress> {

@@ -40,7 +40,7 @@ impl Control {
     /// `driver` is the handle of the driver's registration.
     pub unsafe fn acquire(&mut self, driver: NDIS_HANDLE) -> Result<(), NtStatus> {
         if self.device.is_none() {
-            // SAFETY: the caller's promise.
+            // SAFETY: `driver` is the handle of the driver's registration (`# Safety`).
             self.device = Some(unsafe { Device::try_new(driver) }?);
         }
         self.users += 1;
@@ -101,7 +101,7 @@ impl Device {
             DeviceClassGuid: ptr::null(),
         };
         let (mut object, mut handle) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the handle is that of the registration (the caller's promise). The strings and the table live until the call
+        // SAFETY: the handle is that of the registration (`# Safety`). The strings and the table live until the call
         // returns, and NDIS keeps copies.
         let status = unsafe { NdisRegisterDeviceEx(driver, &raw const attributes, &raw mut object, &raw mut handle) };
         if status == NDIS_STATUS::SUCCESS { Ok(Self { handle }) } else { Err(status) }

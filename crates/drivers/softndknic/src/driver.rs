@@ -54,11 +54,11 @@ static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(ptr::null_mut());
 ///
 /// The arguments are those of `DriverEntry`, which calls this once.
 pub unsafe fn create(object: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<(), NtStatus> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `object` is what Windows gave to `DriverEntry`: the driver's object.
     unsafe { driver_common::start(object) }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments are those of `DriverEntry` (`# Safety`), which calls this once.
     let registered = unsafe { prepare(object, registry_path) }
-        // SAFETY: the caller's promise.
+        // SAFETY: the arguments are those of `DriverEntry` (`# Safety`), and nothing has registered with NDIS before.
         .and_then(|driver| unsafe { register(driver, object, registry_path) });
     registered.inspect_err(|_| driver_common::stop())
 }
@@ -67,7 +67,7 @@ pub unsafe fn create(object: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) ->
 ///
 /// As for [`create`].
 unsafe fn prepare(object: PDRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> Result<Arc<Driver>, NtStatus> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments are those of `DriverEntry` (`# Safety`).
     let framework = unsafe { Framework::try_new(object, registry_path) }?;
     // SAFETY: the framework has just made the driver object.
     let key = unsafe { Key::parameters(framework.handle()) };
@@ -97,7 +97,7 @@ unsafe fn register(
     let mut characteristics = handlers::CHARACTERISTICS;
     characteristics.Flags = NDIS_WDM_DRIVER;
     let mut handle = ptr::null_mut();
-    // SAFETY: the arguments of `DriverEntry` (the caller's promise); the context lives until the driver is unloaded, and the
+    // SAFETY: the arguments of `DriverEntry` (`# Safety`); the context lives until the driver is unloaded, and the
     // structure until the call returns.
     let status = unsafe {
         NdisMRegisterMiniportDriver(
@@ -132,7 +132,7 @@ fn take() -> Option<Arc<Driver>> {
 #[must_use]
 pub unsafe fn current() -> Option<Arc<Driver>> {
     let context = DRIVER.load(Acquire);
-    // SAFETY: not null, so it came from `into_raw` and is counted until the driver is unloaded (the caller's promise).
+    // SAFETY: not null, so it came from `into_raw` and is counted until the driver is unloaded (`# Safety`).
     (!context.is_null()).then(|| unsafe { Driver::of(context.cast()) })
 }
 
@@ -158,7 +158,7 @@ impl Driver {
     /// NDIS has passed the context, to a handler of the driver.
     #[must_use]
     pub unsafe fn of(context: NDIS_HANDLE) -> Arc<Self> {
-        // SAFETY: the context came from `into_raw` and is counted until the driver is unloaded (the caller's promise).
+        // SAFETY: the context came from `into_raw` and is counted until the driver is unloaded (`# Safety`).
         let counted = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(context.cast_const().cast::<Self>()) });
         (*counted).clone()
     }

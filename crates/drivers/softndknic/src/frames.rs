@@ -2,7 +2,7 @@
 
 use core::{ffi::c_void, ptr};
 
-use cable::Tag;
+use cable::{Class, Tag};
 use driver_common::os::system_address;
 use ndis::{Ieee8021QNetBufferListInfo, NDIS_STATUS, NET_BUFFER, NET_BUFFER_LIST};
 use wdk_sys::MDL;
@@ -36,7 +36,7 @@ impl Chain {
         let mut next = first;
         while !next.is_null() {
             let list = next;
-            // SAFETY: a list of the chain (the caller's promise).
+            // SAFETY: a list of the chain (`# Safety`).
             next = unsafe { (*list).Next };
             // SAFETY: as above, and it is in no other chain.
             unsafe { chain.push(list) };
@@ -62,7 +62,7 @@ impl Chain {
     ///
     /// The list belongs to the caller, and does from now on to this.
     pub unsafe fn push(&mut self, list: *mut NET_BUFFER_LIST) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the list is the caller's until this call, then the chain's (`# Safety`): nobody else reads it.
         unsafe { (*list).Next = ptr::null_mut() };
         if self.first.is_null() {
             self.first = list;
@@ -82,7 +82,7 @@ impl Chain {
         }
         // SAFETY: a list of this chain (invariant).
         self.first = unsafe { (*list).Next };
-        // SAFETY: as above.
+        // SAFETY: it has left the chain, and nobody but the caller has it.
         unsafe { (*list).Next = ptr::null_mut() };
         self.count -= 1;
         Some(list)
@@ -109,7 +109,7 @@ impl Chain {
         while !next.is_null() {
             // SAFETY: a list of this chain (invariant).
             unsafe { (*next).Status = status };
-            // SAFETY: as above.
+            // SAFETY: a list of this chain (invariant), whose end has a null `Next`.
             next = unsafe { (*next).Next };
         }
     }
@@ -121,18 +121,122 @@ impl Chain {
     }
 }
 
-/// A frame on its way out, and the tag that it gets.
+/// A frame on its way: where its bytes are, and what is said beside them.
 #[derive(Clone, Copy)]
-pub struct Outgoing {
-    /// The frame.
-    pub frame: *mut NET_BUFFER,
+pub struct Frame {
+    /// The MDL in which it begins.
+    mdl: *mut MDL,
+    /// Bytes of that MDL before it.
+    offset: usize,
+    /// Its bytes.
+    length: usize,
     /// The tag, if the sender has put one beside the frame.
     pub tag: Option<Tag>,
+    /// Whose it is.
+    pub class: Class,
 }
 
-impl Outgoing {
+impl Frame {
     /// No frame.
-    pub const NONE: Self = Self { frame: ptr::null_mut(), tag: None };
+    pub const NONE: Self = Self { mdl: ptr::null_mut(), offset: 0, length: 0, tag: None, class: Class::Other };
+
+    /// The frame in a net buffer.
+    ///
+    /// # Safety
+    ///
+    /// `buffer` is a net buffer that the caller has, as long as the result is used.
+    #[must_use]
+    pub unsafe fn of(buffer: *const NET_BUFFER, tag: Option<Tag>) -> Self {
+        // SAFETY: a net buffer that the caller has (`# Safety`).
+        let buffer = unsafe { &*buffer };
+        // SAFETY: every value of the union's numbers is one; drivers read and write the 32 bits.
+        let length = (unsafe { buffer.DataLength.DataLength }) as usize;
+        let (mdl, offset) = (buffer.CurrentMdl.cast(), buffer.CurrentMdlOffset as usize);
+        Self { mdl, offset, length, tag, class: Class::Other }
+    }
+
+    /// `length` bytes behind `offset` bytes of a chain of MDLs.
+    #[must_use]
+    pub const fn in_chain(mdl: *mut MDL, offset: usize, length: usize) -> Self {
+        Self { mdl, offset, length, tag: None, class: Class::Other }
+    }
+
+    /// The same frame, as one of this class.
+    #[must_use]
+    pub const fn of_class(self, class: Class) -> Self {
+        Self { class, ..self }
+    }
+
+    /// How long it is, without what is said beside it.
+    #[must_use]
+    pub const fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The same frame without its first bytes.
+    #[must_use]
+    pub const fn behind(&self, bytes: usize) -> Self {
+        Self { offset: self.offset + bytes, length: self.length.saturating_sub(bytes), ..*self }
+    }
+
+    /// Its first bytes, as many as there is room for. How many; `None` if it is not as long as it says, or there is no room to map it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Frame::copy`].
+    #[must_use]
+    pub unsafe fn head(&self, room: &mut [u8]) -> Option<usize> {
+        let head = Self { length: self.length.min(room.len()), ..*self };
+        // SAFETY: `copy` asks for the same of the chain (`# Safety`); the room is as long as the head.
+        unsafe { head.copy(room.as_mut_ptr()) }.then_some(head.length)
+    }
+
+    /// Where its bytes are, if all of them are in its first MDL, and are mapped.
+    ///
+    /// # Safety
+    ///
+    /// The frame's chain is the caller's, and its pages are locked or not paged.
+    #[must_use]
+    pub unsafe fn in_one_piece(&self) -> Option<*const u8> {
+        // SAFETY: null, or the first MDL of the caller's chain (`# Safety`).
+        let bytes = unsafe { self.mdl.as_ref() }?.ByteCount as usize;
+        // SAFETY: an MDL whose pages are locked or not paged (`# Safety`).
+        let mapped = (self.offset + self.length <= bytes).then(|| unsafe { system_address(self.mdl) }).flatten();
+        mapped.map(|start| start.wrapping_add(self.offset).cast_const())
+    }
+
+    /// Copies it to `place`, which has room for it. False if its chain of MDLs is too short, or there is no room to map it.
+    /// `IRQL <= DISPATCH_LEVEL`.
+    ///
+    /// # Safety
+    ///
+    /// The frame's chain is the caller's, its pages are locked or not paged, and nobody changes its bytes; `place` has that room.
+    #[must_use]
+    pub unsafe fn copy(&self, place: *mut u8) -> bool {
+        let Self { mut mdl, mut offset, length: mut left, .. } = *self;
+        let mut place = place;
+        while left > 0 {
+            if mdl.is_null() {
+                return false;
+            }
+            // SAFETY: an MDL of the frame's chain.
+            let bytes = (unsafe { (*mdl).ByteCount }) as usize;
+            let count = bytes.saturating_sub(offset).min(left);
+            if count > 0 {
+                // SAFETY: an MDL of the frame's chain, whose pages are locked.
+                let Some(from) = (unsafe { system_address(mdl) }) else { return false };
+                let from = from.wrapping_add(offset);
+                // SAFETY: the MDL maps as many bytes, and the place has room for the whole frame (`# Safety`).
+                unsafe { ptr::copy_nonoverlapping(from, place, count) };
+                place = place.wrapping_add(count);
+            }
+            left -= count;
+            offset = offset.saturating_sub(bytes);
+            // SAFETY: an MDL of the frame's chain.
+            mdl = unsafe { (*mdl).Next };
+        }
+        true
+    }
 }
 
 /// What a list says that the tags of its frames are (`NDIS_NET_BUFFER_LIST_8021Q_INFO`).
@@ -142,7 +246,7 @@ impl Outgoing {
 /// `list` is a list that the caller has.
 #[must_use]
 pub unsafe fn tag_of(list: *const NET_BUFFER_LIST) -> Tag {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has the list (`# Safety`), and the array in it has room for every kind of information.
     let info = unsafe { (*list).NetBufferListInfo[Ieee8021QNetBufferListInfo] }.addr();
     #[expect(clippy::cast_possible_truncation, reason = "the sixteen bits that mean something")]
     let info = info as u16;
@@ -154,55 +258,4 @@ pub unsafe fn tag_of(list: *const NET_BUFFER_LIST) -> Tag {
 pub fn info_of(tag: Tag) -> *mut c_void {
     let info = usize::from(tag.priority()) | usize::from(tag.is_not_canonical()) << 3 | usize::from(tag.vlan()) << 4;
     ptr::without_provenance_mut(info)
-}
-
-/// The bytes of a frame.
-///
-/// # Safety
-///
-/// `buffer` is a net buffer that the caller has.
-#[must_use]
-pub unsafe fn length(buffer: *const NET_BUFFER) -> usize {
-    // SAFETY: the caller's promise.
-    let length = unsafe { (*buffer).DataLength };
-    // SAFETY: every value of the union's numbers is one; drivers read and write the 32 bits.
-    (unsafe { length.DataLength }) as usize
-}
-
-/// Copies a frame to `place`, which has room for as many bytes as it has ([`length`]). False if its chain of MDLs is too short, or
-/// there is no room to map it. `IRQL <= DISPATCH_LEVEL`.
-///
-/// # Safety
-///
-/// `buffer` is a net buffer that the caller has, whose bytes nobody changes, and `place` has that room.
-#[must_use]
-pub unsafe fn copy(buffer: *const NET_BUFFER, place: *mut u8) -> bool {
-    // SAFETY: the caller's promise.
-    let mut left = unsafe { length(buffer) };
-    // SAFETY: the caller's promise.
-    let mut mdl: *mut MDL = unsafe { (*buffer).CurrentMdl }.cast();
-    // SAFETY: the caller's promise.
-    let mut offset = (unsafe { (*buffer).CurrentMdlOffset }) as usize;
-    let mut place = place;
-    while left > 0 {
-        if mdl.is_null() {
-            return false;
-        }
-        // SAFETY: an MDL of the frame's chain.
-        let bytes = (unsafe { (*mdl).ByteCount }) as usize;
-        let count = bytes.saturating_sub(offset).min(left);
-        if count > 0 {
-            // SAFETY: an MDL of a frame that is sent, whose pages are locked.
-            let Some(from) = (unsafe { system_address(mdl) }) else { return false };
-            let from = from.wrapping_add(offset);
-            // SAFETY: the MDL maps as many bytes, and the place has room for the whole frame (the caller's promise).
-            unsafe { ptr::copy_nonoverlapping(from, place, count) };
-            place = place.wrapping_add(count);
-        }
-        left -= count;
-        offset = offset.saturating_sub(bytes);
-        // SAFETY: an MDL of the frame's chain.
-        mdl = unsafe { (*mdl).Next };
-    }
-    true
 }

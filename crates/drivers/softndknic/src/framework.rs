@@ -67,7 +67,7 @@ impl Framework {
             DriverPoolTag: POOL_TAG,
             ..WDF_DRIVER_CONFIG::default()
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the arguments are those of `DriverEntry` (`# Safety`), which has not returned.
         unsafe { create_driver(driver, registry_path, config, attributes()) }.map(|driver| Self { driver })
     }
 
@@ -80,10 +80,8 @@ impl Framework {
 
 impl Drop for Framework {
     fn drop(&mut self) {
-        // SAFETY: the variable of the stub library, which nobody writes after the driver was loaded.
-        let unload = unsafe { WdfDriverMiniportUnloadOverride };
-        // SAFETY: as above, of the framework.
-        let globals = unsafe { WdfDriverGlobals };
+        // SAFETY: the variable of the stub library, and the framework's: nobody writes them after the driver was loaded.
+        let (unload, globals) = unsafe { (WdfDriverMiniportUnloadOverride, WdfDriverGlobals) };
         if let Some(unload) = unload {
             // SAFETY: the driver object is live and ours (invariant), and not used again.
             unsafe { unload(globals, self.driver) };
@@ -117,7 +115,7 @@ impl Device {
     /// `adapter` is an adapter that is being initialised.
     pub unsafe fn try_new(framework: &Framework, adapter: NDIS_HANDLE) -> Result<Self, NtStatus> {
         let (mut physical, mut functional, mut next) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the handle is NDIS's (the caller's promise), and the places live until the call returns.
+        // SAFETY: the handle is NDIS's (`# Safety`), and the places live until the call returns.
         unsafe {
             NdisMGetDeviceProperty(
                 adapter,
@@ -131,9 +129,7 @@ impl Device {
         // SAFETY: the framework has put its table there before `DriverEntry`.
         let table: *const WDFFUNC = unsafe { WdfFunctions };
         // SAFETY: the table of KMDF 1.15 has 444 functions.
-        let function = unsafe { table.add(DEVICE_MINIPORT_CREATE) };
-        // SAFETY: as above.
-        let function = unsafe { function.read() };
+        let function = unsafe { table.add(DEVICE_MINIPORT_CREATE).read() };
         // SAFETY: the function in this place has this type (`wdfminiport.h`).
         let create = unsafe { transmute::<WDFFUNC, Option<DeviceMiniportCreate>>(function) };
         let create = create.ok_or(NtStatus::NOT_SUPPORTED)?;

@@ -88,7 +88,7 @@ impl Default for Context {
 ///
 /// NDIS has passed the context, to a handler that it does not call after `MiniportHaltEx`.
 unsafe fn adapter(context: NDIS_HANDLE) -> Option<ManuallyDrop<Arc<Adapter>>> {
-    // SAFETY: the context of an adapter that is not halted (the caller's promise).
+    // SAFETY: the context of an adapter that is not halted (`# Safety`).
     let context = unsafe { &*context.cast_const().cast::<Context>() };
     let raw = context.0.load(Acquire);
     // SAFETY: not null, so it came from `into_raw` and is counted until the adapter is halted; this reference is not dropped.

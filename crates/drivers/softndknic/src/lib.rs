@@ -1,7 +1,8 @@
 //! # `softndknic`, a virtual NIC with RDMA
 //!
 //! An NDIS 6.80 miniport over the same engine and provider as `softndk`. Two adapters are the two ends of a cable: frames that
-//! one sends arrive at the other. RDMA does not go through frames, it is the engine's. KMDF is in miniport mode: NDIS has the
+//! one sends arrive at the other, and RDMA does not go through frames, it is the engine's. Or an adapter has a wire to other machines, which
+//! carries both. KMDF is in miniport mode: NDIS has the
 //! device objects and the dispatch table, the framework lends its driver object and the registry.
 //!
 //! | Module | Contents |
@@ -12,6 +13,7 @@
 //! | [`adapter`] | one adapter from initialisation to halt |
 //! | [`attributes`], [`configuration`] | what an adapter reports of itself, and its keywords |
 //! | [`transmit`], [`receive`], [`frames`], [`filter`] | the cable |
+//! | [`wire`] | the wire to other machines, in the cable's place |
 //! | [`ndk`], [`addresses`] | NDK: enabled or not, capabilities; the addresses that Windows has on the interface |
 //! | [`oid`] | requests |
 //! | [`work`], [`framework`] | work items of NDIS, KMDF in miniport mode |
@@ -42,6 +44,7 @@ pub mod ndk;
 pub mod oid;
 pub mod receive;
 pub mod transmit;
+pub mod wire;
 pub mod work;
 
 kernel::driver_entry!("softndknic", driver::create);

@@ -79,7 +79,7 @@ impl Ndk {
             try_box(Capabilities { capabilities, info: config.info }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         capabilities.capabilities.NdkInfo = &raw mut capabilities.info;
         let state = Kernel.lock(State { wanted: enabled, announced: enabled })?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the adapter lives until `end` has returned or the result is dropped, which closes the work (`# Safety`).
         let work = unsafe { Work::try_new(adapter) }?;
         Ok(Self { capabilities, state, work })
     }
@@ -127,8 +127,8 @@ impl Ndk {
 struct Announce;
 
 impl Job for Announce {
-    fn work(adapter: &Adapter) -> &Work {
-        &adapter.ndk().work
+    fn work(adapter: &Adapter) -> Option<&Work> {
+        Some(&adapter.ndk().work)
     }
 
     fn run(adapter: &Arc<Adapter>) {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::{
     cell::UnsafeCell,
-    ptr,
+    ptr, slice,
     sync::atomic::{
         AtomicBool, AtomicU64,
         Ordering::{AcqRel, Relaxed},
@@ -11,12 +11,15 @@ use core::{
 };
 
 use cable::{
-    Counters, Kind, Link, Reserved, Tag, Tagging,
+    Class, Counters, Kind, Link, Reserved, Tag, Tagging,
     frame::{HEADER_BYTES, TAG_BYTES},
     link::BATCH,
 };
 use driver_common::os::{Kernel, KernelDpc, KernelLock, KernelTimer};
-use engine::os::{Dpc, Os, Routine, SpinLock, Timer};
+use engine::{
+    os::{Dpc, Os, Routine, SpinLock, Timer},
+    wire::Wire,
+};
 use fallible::{Arc, try_slice};
 use ndis::{
     Ieee8021QNetBufferListInfo, MaxNetBufferListInfo, NDIS_PROTOCOL_ID_DEFAULT, NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL,
@@ -30,7 +33,7 @@ use crate::{
     adapter::Adapter,
     configuration::Keywords,
     filter::Filter,
-    frames::{self, Chain, Outgoing},
+    frames::{self, Chain, Frame},
 };
 
 /// Receive buffers of an adapter.
@@ -78,21 +81,28 @@ struct Arrived {
     length: u32,
     /// What is said beside it.
     tag: Tag,
+    /// Whose it is.
+    class: Class,
 }
 
 impl Arrived {
     const fn to_bits(self) -> u64 {
-        self.length as u64 | (self.offset as u64) << 32 | (self.tag.control() as u64) << 40
+        self.length as u64 | (self.offset as u64) << 32 | (self.tag.control() as u64) << 40 | (self.class as u64) << 56
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the parts that were put together")]
     const fn from_bits(bits: u64) -> Self {
-        Self { offset: (bits >> 32) as u8, length: bits as u32, tag: Tag::from_control((bits >> 40) as u16) }
+        let class = match bits >> 56 {
+            0 => Class::Rdma,
+            1 => Class::Neighbours,
+            _ => Class::Other,
+        };
+        Self { offset: (bits >> 32) as u8, length: bits as u32, tag: Tag::from_control((bits >> 40) as u16), class }
     }
 }
 
 /// What a receiver has done with frames.
-pub struct Taken {
+pub struct Received {
     /// How many were taken; the others have to wait.
     pub count: usize,
     /// No buffer was free for the next one: the sender is called when there is one.
@@ -137,14 +147,14 @@ impl Receiver {
             PoolTag: POOL_TAG,
             DataSize: 0,
         };
-        // SAFETY: the caller's promise, and a structure that lives until the call returns.
+        // SAFETY: an adapter of NDIS that outlives the pool (`# Safety`), and a structure that lives until the call returns.
         this.pool = unsafe { NdisAllocateNetBufferListPool(adapter, &raw const parameters) };
         if this.pool.is_null() {
             return Err(NtStatus::INSUFFICIENT_RESOURCES);
         }
         for index in 0..count {
             let place = this.place(index);
-            // SAFETY: the caller's promise; the bytes live as long as the MDL.
+            // SAFETY: an adapter of NDIS (`# Safety`); the bytes live as long as the MDL.
             let mdl = unsafe { NdisAllocateMdl(adapter, place.cast(), length) };
             this.mdls[index] = mdl;
             if mdl.is_null() {
@@ -159,7 +169,7 @@ impl Receiver {
             // SAFETY: the list is ours.
             let reserved = unsafe { &raw mut (*list).MiniportReserved };
             // What comes back says which buffer it is.
-            // SAFETY: as above.
+            // SAFETY: the list is ours and not indicated yet; its reserved words are the miniport's.
             unsafe { (*reserved)[0] = ptr::without_provenance_mut(index) };
         }
         Ok(this)
@@ -177,16 +187,15 @@ impl Receiver {
     /// # Safety
     ///
     /// The frame is a net buffer that the caller has, and that nobody changes; the buffer at `place` is the caller's.
-    unsafe fn fill(&self, place: *mut u8, outgoing: Outgoing) -> Option<Arrived> {
+    unsafe fn fill(&self, place: *mut u8, frame: Frame) -> Option<Arrived> {
         const ADDRESSES: usize = 12;
-        // SAFETY: the caller's promise.
-        let length = unsafe { frames::length(outgoing.frame) };
+        let length = frame.length();
         if !(HEADER_BYTES..=self.frame + TAG_BYTES).contains(&length) {
             return None;
         }
         let start = place.wrapping_add(TAG_BYTES);
-        // SAFETY: the caller's promise; the buffer has room for as many bytes behind those of a tag.
-        if !unsafe { frames::copy(outgoing.frame, start) } {
+        // SAFETY: nobody changes the frame (`# Safety`); the buffer has room for as many bytes behind those of a tag.
+        if !unsafe { frame.copy(start) } {
             return None;
         }
         let inside = if length < HEADER_BYTES + TAG_BYTES {
@@ -198,7 +207,7 @@ impl Receiver {
         if length > self.frame && inside.is_none() {
             return None;
         }
-        let (offset, length, tag) = match (outgoing.tag, inside, self.tagging.is_any()) {
+        let (offset, length, tag) = match (frame.tag, inside, self.tagging.is_any()) {
             (Some(tag), _, true) => (TAG_BYTES, length, tag),
             (None, Some(tag), true) => {
                 let moved = start.wrapping_add(TAG_BYTES);
@@ -216,16 +225,50 @@ impl Receiver {
             (None, _, _) => (TAG_BYTES, length, Tag::NONE),
         };
         #[expect(clippy::cast_possible_truncation, reason = "no longer than a frame with its tags")]
-        Some(Arrived { offset: offset as u8, length: length as u32, tag: self.tagging.carried(tag) })
+        Some(Arrived {
+            offset: offset as u8,
+            length: length as u32,
+            tag: self.tagging.carried(tag),
+            class: frame.class,
+        })
+    }
+
+    /// Lets `look` see a frame in one piece, which it is not. False if there is no buffer for it, or it is no good. `IRQL = DISPATCH_LEVEL`,
+    /// no lock held.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Frame::copy`].
+    #[must_use]
+    pub unsafe fn lend(&self, frame: &Frame, look: impl FnOnce(&[u8])) -> bool {
+        let Reserved::Buffer(buffer) = self.link.with(Link::reserve) else { return false };
+        let place = self.place(buffer.into());
+        // SAFETY: nobody changes the frame (`# Safety`); this call reserved the buffer, which has that room.
+        let is_good = frame.length() <= self.room && unsafe { frame.copy(place) };
+        if is_good {
+            // SAFETY: the copy has written as many bytes; nobody else has the buffer.
+            look(unsafe { slice::from_raw_parts(place, frame.length()) });
+        }
+        // A sender that waits is on another machine.
+        let _ = self.link.with(|link| link.give_back([buffer]));
+        is_good
     }
 
     /// Takes frames of a sender, as many as there are buffers for, and counts them. The receiver's gate is open as long as this
-    /// runs, and it is the only sender's turn. `IRQL = DISPATCH_LEVEL`.
+    /// runs. `IRQL = DISPATCH_LEVEL`.
+    ///
+    /// Frames of RDMA are not counted and not filtered: the engine does both. `sent` are the counters of a sender on this machine.
     ///
     /// # Safety
     ///
     /// The frames are net buffers that the caller has, and that nobody changes.
-    pub unsafe fn take(&self, frames: &[Outgoing], filter: &Filter, sent: &Counters, received: &Counters) -> Taken {
+    pub unsafe fn take(
+        &self,
+        frames: &[Frame],
+        filter: &Filter,
+        sent: Option<&Counters>,
+        received: &Counters,
+    ) -> Received {
         let mut reserved = [Reserved::Full; BATCH];
         let (mut count, mut full) = self.link.with(|link| {
             for (index, place) in reserved.iter_mut().take(frames.len()).enumerate() {
@@ -240,24 +283,27 @@ impl Receiver {
 
         let mut lengths = [0; BATCH];
         let (mut out, mut into, mut lost) = ([(0_u64, 0_u64); 3], [(0_u64, 0_u64); 3], 0);
-        for ((outgoing, place), length) in frames.iter().zip(&reserved).zip(&mut lengths).take(count) {
+        for ((frame, place), length) in frames.iter().zip(&reserved).zip(&mut lengths).take(count) {
             let Reserved::Buffer(buffer) = *place else {
                 lost += 1;
                 continue;
             };
             let target = self.place(buffer.into());
             // SAFETY: the buffer was reserved by this call; the frame is the caller's.
-            let Some(arrived) = (unsafe { self.fill(target, *outgoing) }) else {
-                sent.error();
+            let Some(arrived) = (unsafe { self.fill(target, *frame) }) else {
+                sent.unwrap_or(received).error();
                 continue;
             };
             // As long as it is on the cable, with its tag.
-            // SAFETY: the caller's promise.
-            let bytes = unsafe { frames::length(outgoing.frame) } + outgoing.tag.map_or(0, |_| TAG_BYTES);
+            let bytes = frame.length() + frame.tag.map_or(0, |_| TAG_BYTES);
             // SAFETY: the first six bytes of the frame, which are in the buffer.
             let destination = unsafe { target.wrapping_add(arrived.offset.into()).cast::<[u8; 6]>().read() };
             let kind = Kind::of(&destination) as usize;
             self.arrived[usize::from(buffer)].store(arrived.to_bits(), Relaxed);
+            if frame.class == Class::Rdma {
+                *length = bytes;
+                continue;
+            }
             out[kind] = (out[kind].0 + 1, out[kind].1 + bytes as u64);
             if filter.accepts(&destination) {
                 into[kind] = (into[kind].0 + 1, into[kind].1 + bytes as u64);
@@ -279,7 +325,9 @@ impl Receiver {
         });
         for (kind, index) in [(Kind::Directed, 0), (Kind::Multicast, 1), (Kind::Broadcast, 2)] {
             debug_assert_eq!(kind as usize, index, "the order of the kinds");
-            if out[index].0 > 0 {
+            if out[index].0 > 0
+                && let Some(sent) = sent
+            {
                 sent.add(kind, out[index].0, out[index].1);
             }
             if into[index].0 > 0 {
@@ -289,7 +337,7 @@ impl Receiver {
         if lost > 0 {
             received.discard(lost);
         }
-        Taken { count, full }
+        Received { count, full }
     }
 
     /// Queues the DPC that indicates arrived frames. `IRQL <= DISPATCH_LEVEL`.
@@ -358,7 +406,7 @@ impl Receiver {
         let mut chain = Chain::EMPTY;
         for index in buffers.iter().map(|&buffer| usize::from(buffer)) {
             let (list, mdl) = (self.lists[index], self.mdls[index]);
-            let Arrived { offset, length, tag } = Arrived::from_bits(self.arrived[index].load(Relaxed));
+            let Arrived { offset, length, tag, .. } = Arrived::from_bits(self.arrived[index].load(Relaxed));
             // SAFETY: the list is this receiver's until it is indicated.
             let new = unsafe { &mut *list };
             new.SourceHandle = source;
@@ -378,6 +426,34 @@ impl Receiver {
         chain
     }
 
+    /// Has the engine take the frames of RDMA among those that have arrived, and see those that both want. The others move to the front.
+    /// How many. At `DISPATCH_LEVEL`, no lock held.
+    fn give_to_engine(adapter: &Arc<Adapter>, buffers: &mut [u16; BATCH], count: usize) -> usize {
+        // Frames of a cable are all of protocols.
+        if adapter.tunnel().is_none() {
+            return count;
+        }
+        let this = adapter.receiver();
+        let engine = adapter.is_rdma_on().then(|| adapter.provider().wire()).flatten();
+        let mut kept = 0;
+        for index in 0..count {
+            let buffer = buffers[index];
+            let arrived = Arrived::from_bits(this.arrived[usize::from(buffer)].load(Relaxed));
+            if let Some(engine) = engine.as_ref().filter(|_| arrived.class != Class::Other) {
+                let start = this.place(buffer.into()).wrapping_add(arrived.offset.into());
+                // SAFETY: the frame in a buffer that has arrived, which is this call's.
+                Wire::receive(engine, unsafe { slice::from_raw_parts(start, arrived.length as usize) });
+            }
+            if arrived.class == Class::Rdma {
+                let _ = this.link.with(|link| link.give_back([buffer]));
+            } else {
+                buffers[kept] = buffer;
+                kept += 1;
+            }
+        }
+        kept
+    }
+
     /// Indicates frames that have arrived, a bounded number of them.
     fn deliver(adapter: &Arc<Adapter>) {
         let this = adapter.receiver();
@@ -390,6 +466,10 @@ impl Receiver {
             let count = this.link.with(|link| link.arrived(now, &mut buffers));
             if count == 0 {
                 break;
+            }
+            let count = Self::give_to_engine(adapter, &mut buffers, count);
+            if count == 0 {
+                continue;
             }
             let buffers = &buffers[..count];
             #[expect(clippy::cast_possible_truncation, reason = "a batch at most")]

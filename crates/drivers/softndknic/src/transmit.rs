@@ -17,8 +17,9 @@ use ndkpi::NtStatus;
 
 use crate::{
     adapter::Adapter,
-    frames::{self, Chain, Outgoing},
+    frames::{self, Chain, Frame},
     receive::Receiver,
+    wire::Tunnel,
 };
 
 /// Lists that wait at most.
@@ -53,7 +54,7 @@ struct Sending {
 
 impl Sending {
     /// The next frames, up to a batch, with the tags that their lists ask for. How many.
-    fn gather(&self, frames: &mut [Outgoing; BATCH], tagging: Tagging) -> usize {
+    fn gather(&self, frames: &mut [Frame; BATCH], tagging: Tagging) -> usize {
         let (mut list, mut frame, mut count) = (self.lists.first(), self.first_frame(), 0);
         while count < BATCH && !list.is_null() {
             if frame.is_null() {
@@ -65,7 +66,8 @@ impl Sending {
             }
             // SAFETY: a list that is being sent.
             let tag = tagging.carried(unsafe { frames::tag_of(list) });
-            frames[count] = Outgoing { frame, tag: (!tag.is_none()).then_some(tag) };
+            // SAFETY: a frame of that list.
+            frames[count] = unsafe { Frame::of(frame, (!tag.is_none()).then_some(tag)) };
             count += 1;
             // SAFETY: a frame of a list that is being sent.
             frame = unsafe { (*frame).Next };
@@ -137,7 +139,7 @@ impl Adapter {
     ///
     /// The lists belong to the miniport from now on, until they are completed.
     pub unsafe fn send(this: &Arc<Self>, lists: *mut NET_BUFFER_LIST, flags: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the lists are the miniport's from now on (`# Safety`).
         let mut lists = unsafe { Chain::of(lists) };
         let dispatch = flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0;
         if !this.enter(lists.count()) {
@@ -211,12 +213,18 @@ impl Adapter {
         let filter = partner.as_ref().map(|partner| partner.filter());
         let (mut done, mut full) = (Chain::EMPTY, false);
         for _ in 0..BATCHES_PER_RUN {
-            let mut frames = [Outgoing::NONE; BATCH];
+            let mut frames = [Frame::NONE; BATCH];
             let count = sending.gather(&mut frames, this.keywords().tagging);
             let frames = &frames[..count];
-            let taken = if let (Some(partner), Some(filter)) = (&partner, &filter) {
+            let taken = if let Some(tunnel) = this.tunnel() {
+                // SAFETY: the frames are of lists that this has.
+                let taken = unsafe { Tunnel::take(tunnel, frames, this.sent()) };
+                full = taken.full;
+                taken.count
+            } else if let (Some(partner), Some(filter)) = (&partner, &filter) {
+                let (sent, received) = (Some(this.sent()), partner.received());
                 // SAFETY: the frames are of lists that this has, and the partner's gate is open: `enter_partner`.
-                let taken = unsafe { partner.receiver().take(frames, filter, this.sent(), partner.received()) };
+                let taken = unsafe { partner.receiver().take(frames, filter, sent, received) };
                 full = taken.full;
                 taken.count
             } else {

@@ -21,8 +21,8 @@ use crate::adapter::Adapter;
 
 /// A kind of work on an adapter.
 pub trait Job: 'static {
-    /// The work of this kind of an adapter.
-    fn work(adapter: &Adapter) -> &Work;
+    /// The work of this kind of an adapter, if it has any.
+    fn work(adapter: &Adapter) -> Option<&Work>;
 
     /// Does it. `PASSIVE_LEVEL`, one at a time.
     fn run(adapter: &Arc<Adapter>);
@@ -57,7 +57,7 @@ impl Work {
         let state = Kernel.lock(State::default())?;
         let idle = Event::try_new()?;
         idle.set();
-        // SAFETY: the caller's promise.
+        // SAFETY: the adapter lives until the result is closed or dropped, which frees the item (`# Safety`).
         let item = unsafe { NdisAllocateIoWorkItem(adapter) };
         if item.is_null() {
             return Err(NtStatus::INSUFFICIENT_RESOURCES);
@@ -67,7 +67,7 @@ impl Work {
 
     /// Asks for a run, which begins later. `IRQL <= DISPATCH_LEVEL`.
     pub fn request<J: Job>(adapter: &Arc<Adapter>) {
-        let work = J::work(adapter);
+        let Some(work) = J::work(adapter) else { return };
         let begins = work.state.with(|state| {
             let begins = !state.closed && state.turn.begin();
             if begins {
@@ -109,7 +109,7 @@ impl Drop for Work {
 unsafe extern "system" fn run<J: Job>(context: *mut c_void, _item: NDIS_HANDLE) {
     // SAFETY: `request` has passed a counted reference, to one run.
     let adapter = unsafe { Arc::from_raw(context.cast_const().cast::<Adapter>()) };
-    let work = J::work(&adapter);
+    let Some(work) = J::work(&adapter) else { return };
     loop {
         J::run(&adapter);
         let over = work.state.with(|state| {

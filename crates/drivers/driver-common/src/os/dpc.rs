@@ -22,7 +22,7 @@ use wdk_sys::{
 
 use super::{
     processor,
-    worker::{self, Fate, Place},
+    worker::{self, Fate, QueueEntry},
 };
 
 /// A DPC of `R`.
@@ -43,8 +43,8 @@ struct Call {
     is_queued: AtomicBool,
     /// Where the DPC runs.
     processor: u32,
-    /// Its place in the queue of that processor's worker.
-    place: Place,
+    /// Its entry in the queue of that processor's worker.
+    entry: QueueEntry,
 }
 
 // SAFETY: the kernel's routines may be called for one DPC by any number of threads at a time.
@@ -71,7 +71,7 @@ impl<R: Routine> KernelDpc<R> {
     pub fn try_new(index: u32) -> Result<Self, NtStatus> {
         let mut number = processor::number(index)?;
         let dpc = Fixed::new(KDPC::default());
-        let call = Call { dpc, is_queued: AtomicBool::new(false), processor: index, place: Place::new() };
+        let call = Call { dpc, is_queued: AtomicBool::new(false), processor: index, entry: QueueEntry::new() };
         let call = Box::into_pin(try_box(call).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?);
         let context: PVOID = ptr::from_ref(&*call).cast_mut().cast();
         let dpc = call.as_ref().dpc();
@@ -118,7 +118,7 @@ unsafe extern "C" fn run<R: Routine>(_dpc: *mut KDPC, context: PVOID, target: PV
     let fate = worker::of(call.processor).map_or(Fate::Runs, |worker| {
         // SAFETY: `queue` gave this call a counted reference (invariant), which nobody else takes. The call uses the worker of its
         // processor always, and as long as it waits it counts as queued: it is not dropped.
-        unsafe { worker.admit(&call.place, work::<R>, target) }
+        unsafe { worker.admit(&call.entry, work::<R>, target) }
     });
     match fate {
         // SAFETY: the reference is still this call's.
@@ -135,7 +135,7 @@ unsafe extern "C" fn run<R: Routine>(_dpc: *mut KDPC, context: PVOID, target: PV
 ///
 /// `target` is a counted reference to an `R::Target`, which this takes. At `DISPATCH_LEVEL`.
 unsafe fn work<R: Routine>(target: PVOID) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `target` is a counted reference to an `R::Target` (`# Safety`), given up to this.
     let target = unsafe { Arc::<R::Target>::from_raw(target.cast_const().cast()) };
     R::run(&target);
 }

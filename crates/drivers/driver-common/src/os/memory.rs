@@ -57,14 +57,14 @@ impl KernelMemory {
     /// `mdl` is null or a chain of MDLs whose pages are locked, and stay so as long as the result lives.
     pub unsafe fn from_mdl(mdl: *mut MDL, len: usize) -> Result<Self, NtStatus> {
         let first = NonNull::new(mdl);
-        // SAFETY: the walk describes MDLs of the chain only (the caller's promise).
+        // SAFETY: the walk describes MDLs of the chain only (`# Safety`).
         let describe = |mdl| Ok(unsafe { describe(mdl) });
         let Walk { base, pieces: count } = chain::walk(first, len, describe, |_, _| Ok(()))?;
         let empty = Segment { offset: 0, len: 0, bytes: ptr::null_mut() };
         let mut segments = try_slice(count, |_| empty).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         let (mut offset, mut places) = (0, segments.iter_mut());
         chain::walk(first, len, describe, |mdl, len| {
-            // SAFETY: an MDL of the chain, whose pages are locked (the caller's promise).
+            // SAFETY: an MDL of the chain, whose pages are locked (`# Safety`).
             let bytes = unsafe { system_address(mdl.as_ptr()) }.ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
             // There is one for each: they were counted.
             let place = places.next().ok_or(NtStatus::INVALID_PARAMETER)?;
@@ -168,6 +168,7 @@ impl Memory for KernelMemory {
     }
 }
 
+//= NDKPI 2.6
 /// Copies bytes, which may overlap, to registered memory: the last one changes last. A string instruction stores in whatever order.
 ///
 /// # Safety
@@ -176,16 +177,12 @@ impl Memory for KernelMemory {
 unsafe fn copy_in_order(from: *const u8, to: *mut u8, length: usize) {
     let Some(before) = length.checked_sub(1) else { return };
     // SAFETY: the last byte of the source, read before anything is written.
-    let place = unsafe { from.add(before) };
-    // SAFETY: as above.
-    let last = unsafe { place.read() };
-    // SAFETY: the caller's promise, of fewer bytes.
+    let last = unsafe { from.add(before).read() };
+    // SAFETY: both are valid for `length` bytes (`# Safety`), and these are fewer.
     unsafe { ptr::copy(from, to, before) };
     fence(Release);
-    // SAFETY: the last byte of the sink.
-    let place = unsafe { to.add(before) };
-    // SAFETY: as above. Volatile, so that it is a store of its own.
-    unsafe { place.write_volatile(last) };
+    // SAFETY: the last byte of the sink. Volatile, so that it is a store of its own.
+    unsafe { to.add(before).write_volatile(last) };
 }
 
 /// The range that one MDL describes, and its successor in the chain.
@@ -194,7 +191,7 @@ unsafe fn copy_in_order(from: *const u8, to: *mut u8, length: usize) {
 ///
 /// `mdl` points to an MDL whose pages are locked.
 unsafe fn describe(mdl: NonNull<MDL>) -> Link<NonNull<MDL>> {
-    // SAFETY: the caller's promise. The fields that are read do not change while the pages are locked.
+    // SAFETY: an MDL whose pages are locked (`# Safety`): the fields that are read do not change meanwhile.
     let mdl = unsafe { mdl.as_ref() };
     Link {
         address: mdl.StartVa.addr() as u64 + u64::from(mdl.ByteOffset),
@@ -209,7 +206,7 @@ unsafe fn describe(mdl: NonNull<MDL>) -> Link<NonNull<MDL>> {
 ///
 /// `mdl` is null or points to an MDL whose pages are locked.
 pub unsafe fn virtual_address(mdl: *mut MDL) -> Option<u64> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `mdl` is not null, so it points to an MDL whose pages are locked (`# Safety`).
     NonNull::new(mdl).map(|mdl| unsafe { describe(mdl) }.address)
 }
 
@@ -221,14 +218,14 @@ pub unsafe fn virtual_address(mdl: *mut MDL) -> Option<u64> {
 pub unsafe fn system_address(mdl: *mut MDL) -> Option<*mut u8> {
     const MAPPED: u32 = MDL_MAPPED_TO_SYSTEM_VA | MDL_SOURCE_IS_NONPAGED_POOL;
     const PRIORITY: u32 = _MM_PAGE_PRIORITY::NormalPagePriority as u32 | MdlMappingNoExecute;
-    // SAFETY: the caller's promise.
+    // SAFETY: `mdl` points to an MDL (`# Safety`).
     let flags = unsafe { (*mdl).MdlFlags };
     let address = if u32::from(flags.cast_unsigned()) & MAPPED == 0 {
         let cached = _MEMORY_CACHING_TYPE::MmCached;
-        // SAFETY: the pages are locked (the caller's promise); the MDL's owner unmaps them when it unlocks them.
+        // SAFETY: the pages are locked (`# Safety`); the MDL's owner unmaps them when it unlocks them.
         unsafe { MmMapLockedPagesSpecifyCache(mdl, KERNEL_MODE, cached, ptr::null_mut(), 0, PRIORITY) }
     } else {
-        // SAFETY: the caller's promise; the flags say that the field holds the mapping.
+        // SAFETY: `mdl` is an MDL (`# Safety`); its flags say that the field holds the mapping.
         unsafe { (*mdl).MappedSystemVa }
     };
     (!address.is_null()).then_some(address.cast())

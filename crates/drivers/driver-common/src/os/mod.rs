@@ -41,7 +41,7 @@ impl Kernel {
     ///
     /// `driver` is the driver's object.
     pub unsafe fn start(driver: PDRIVER_OBJECT) -> Result<(), NtStatus> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `driver` is the driver's object (`# Safety`).
         unsafe { place::remember(driver) };
         processor::count();
         random::seed();
@@ -113,7 +113,7 @@ impl Os for Kernel {
 
 impl NdkOs for Kernel {
     unsafe fn memory_from_mdl(&self, mdl: *mut MDL, length: usize) -> Result<Self::Memory, NtStatus> {
-        // SAFETY: the caller's promise is the one that is asked for.
+        // SAFETY: `from_mdl` asks for what the trait asks for: a chain of locked pages that outlives the result.
         unsafe { KernelMemory::from_mdl(mdl.cast(), length) }
     }
 

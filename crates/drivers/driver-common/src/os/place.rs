@@ -5,7 +5,7 @@ use core::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use interpose::{InterposeOs, Phase, Place};
+use interpose::{InterposeOs, Phase, Stamp};
 use ndkpi::MDL;
 use wdk_sys::{
     PDRIVER_OBJECT,
@@ -23,7 +23,7 @@ static IMAGE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 ///
 /// `driver` is the driver's object.
 pub unsafe fn remember(driver: PDRIVER_OBJECT) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `driver` is the driver's object (`# Safety`), which Windows keeps while the driver is loaded.
     let driver = unsafe { &*driver };
     let start = driver.DriverStart.addr();
     IMAGE[0].store(start, Relaxed);
@@ -39,18 +39,18 @@ fn thread() -> usize {
     unsafe { PsGetCurrentThreadId() }.addr()
 }
 
-fn place_at(time: u64) -> Place {
-    Place { time, processor: processor::current(), irql: kernel::irql(), thread: thread() }
+fn place_at(time: u64) -> Stamp {
+    Stamp { time, processor: processor::current(), irql: kernel::irql(), thread: thread() }
 }
 
 impl InterposeOs for Kernel {
-    fn place(&self) -> Place {
+    fn place(&self) -> Stamp {
         let mut counter = 0;
         // SAFETY: the place lives until the call returns. Interrupt time counts units of 100 nanoseconds.
         place_at(unsafe { KeQueryInterruptTimePrecise(&raw mut counter) })
     }
 
-    fn stamp(&self, phase: Phase) -> Place {
+    fn stamp(&self, phase: Phase) -> Stamp {
         place_at(interpose::ticks(phase))
     }
 
@@ -68,7 +68,7 @@ impl InterposeOs for Kernel {
     }
 
     unsafe fn mdl_base(&self, mdl: *const MDL) -> Option<u64> {
-        // SAFETY: the caller's promise; a consumer's MDLs describe locked pages (`NDKPI 7.4`).
+        // SAFETY: `mdl` is null or a consumer's MDL (`# Safety` of the trait), and those describe locked pages (`NDKPI 7.4`).
         unsafe { super::virtual_address(mdl.cast_mut().cast()) }
     }
 }

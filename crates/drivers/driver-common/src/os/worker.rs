@@ -10,7 +10,7 @@
 //! `PASSIVE_LEVEL` in between. That the worker runs at all proves that the processor has been below `DISPATCH_LEVEL`. When no call
 //! waits any more they run as DPCs again.
 //!
-//! Everything is allocated before it is needed: the threads when the driver is loaded, a call's place in the queue with the call.
+//! Everything is allocated before it is needed: the threads when the driver is loaded, a call's entry in the queue with the call.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::{
@@ -34,33 +34,33 @@ use super::{KernelLock, dpc, processor};
 /// the DDI reference allows a DPC. Quanta of queue pairs are bounded accordingly.
 const BUDGET: u32 = 2048;
 
-/// A call's place in the queue of a worker.
-pub struct Place {
+/// The entry of a call in the queue of a worker.
+pub struct QueueEntry {
     /// Touched with the worker's lock held, and only by the worker of one processor.
-    waiting: UnsafeCell<Waiting>,
+    waiting: UnsafeCell<QueuedCall>,
 }
 
 /// A call that waits, if `target` is not null.
-struct Waiting {
+struct QueuedCall {
     run: unsafe fn(PVOID),
     target: PVOID,
-    next: *const Place,
+    next: *const QueueEntry,
 }
 
 // SAFETY: what is in it is touched only with the worker's lock held; the pointers are those of places and of counted references,
 // which may be used on any thread.
 #[expect(clippy::non_send_fields_in_send_ty, reason = "the pointers in it may be used on any thread")]
-unsafe impl Send for Place {}
+unsafe impl Send for QueueEntry {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Place {}
+unsafe impl Sync for QueueEntry {}
 
-/// What the place of a call that does not wait would run.
+/// What the entry of a call that does not wait would run.
 const unsafe fn nothing(_: PVOID) {}
 
-impl Place {
-    /// The place of a call that does not wait.
+impl QueueEntry {
+    /// The entry of a call that does not wait.
     pub const fn new() -> Self {
-        Self { waiting: UnsafeCell::new(Waiting { run: nothing, target: ptr::null_mut(), next: ptr::null() }) }
+        Self { waiting: UnsafeCell::new(QueuedCall { run: nothing, target: ptr::null_mut(), next: ptr::null() }) }
     }
 }
 
@@ -71,13 +71,13 @@ impl Place {
 /// From `first` on the places are linked by `next`; `last` is the last one if `first` is not null. Each of them lives, and has a
 /// target that is not null.
 struct Queue {
-    first: *const Place,
-    last: *const Place,
+    first: *const QueueEntry,
+    last: *const QueueEntry,
     /// No more calls are taken, and the thread ends when those that wait have run.
     closed: bool,
 }
 
-// SAFETY: as for `Place`.
+// SAFETY: as for `QueueEntry`.
 unsafe impl Send for Queue {}
 
 /// How a call runs that is about to.
@@ -121,9 +121,9 @@ impl Worker {
     ///
     /// # Safety
     ///
-    /// `target` is not null, and `run` may be called with it once, at `DISPATCH_LEVEL`, on any thread, now or later. `place` is
+    /// `target` is not null, and `run` may be called with it once, at `DISPATCH_LEVEL`, on any thread, now or later. `entry` is
     /// used with this worker only, and lives until `run` is called if the call waits.
-    pub unsafe fn admit(&self, place: &Place, run: unsafe fn(PVOID), target: PVOID) -> Fate {
+    pub unsafe fn admit(&self, entry: &QueueEntry, run: unsafe fn(PVOID), target: PVOID) -> Fate {
         if self.spent.load(Relaxed) < BUDGET {
             self.spent.fetch_add(1, Relaxed);
             return Fate::Runs;
@@ -132,21 +132,21 @@ impl Worker {
             if queue.closed {
                 return Fate::Runs;
             }
-            // SAFETY: the lock of the one worker that uses the place is held.
-            let waiting = unsafe { &mut *place.waiting.get() };
+            // SAFETY: the lock of the one worker that uses the entry is held.
+            let waiting = unsafe { &mut *entry.waiting.get() };
             if !waiting.target.is_null() {
                 return Fate::WaitedAlready;
             }
-            *waiting = Waiting { run, target, next: ptr::null() };
+            *waiting = QueuedCall { run, target, next: ptr::null() };
             if queue.first.is_null() {
-                queue.first = place;
+                queue.first = entry;
             } else {
-                // SAFETY: there is a first place, so there is a last one, which lives (invariant).
+                // SAFETY: there is a first entry, so there is a last one, which lives (invariant).
                 let last = unsafe { &*queue.last };
-                // SAFETY: the lock is held. It is not the place above, which did not wait.
-                unsafe { (*last.waiting.get()).next = place };
+                // SAFETY: the lock is held. It is not the entry above, which did not wait.
+                unsafe { (*last.waiting.get()).next = entry };
             }
-            queue.last = place;
+            queue.last = entry;
             Fate::Waits
         });
         if fate == Fate::Waits {
@@ -158,13 +158,13 @@ impl Worker {
     /// Takes the call out that has waited longest. If there is none, calls run as DPCs again.
     fn next(&self) -> Next {
         self.queue.with(|queue| {
-            // SAFETY: null, or a place in the queue, which lives (invariant).
-            let Some(place) = (unsafe { queue.first.as_ref() }) else {
+            // SAFETY: null, or an entry in the queue, which lives (invariant).
+            let Some(entry) = (unsafe { queue.first.as_ref() }) else {
                 self.spent.store(0, Relaxed);
                 return if queue.closed { Next::End } else { Next::Sleep };
             };
             // SAFETY: the lock is held.
-            let waiting = unsafe { &mut *place.waiting.get() };
+            let waiting = unsafe { &mut *entry.waiting.get() };
             queue.first = waiting.next;
             Next::Run(waiting.run, mem::replace(&mut waiting.target, ptr::null_mut()))
         })

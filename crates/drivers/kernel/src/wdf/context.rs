@@ -89,7 +89,7 @@ impl<T: Send + Sync + 'static> ContextType<T> {
     ///
     /// `object` is a live object that was created with attributes from [`ContextType::describe`] of this kind.
     pub unsafe fn put(&'static self, object: WDFOBJECT, value: Arc<T>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `object` is live and has a context of this kind (`# Safety`).
         let slot = unsafe { self.slot(object) };
         release(slot.0.swap(Arc::into_raw(value).cast_mut(), AcqRel));
     }
@@ -100,7 +100,7 @@ impl<T: Send + Sync + 'static> ContextType<T> {
     ///
     /// As for [`ContextType::put`], or the object is just being destroyed.
     pub unsafe fn take(&'static self, object: WDFOBJECT) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `object` has a context of this kind, which is there until its destruction has ended (`# Safety`).
         let slot = unsafe { self.slot(object) };
         release(slot.0.swap(ptr::null_mut(), AcqRel));
     }
@@ -113,7 +113,7 @@ impl<T: Send + Sync + 'static> ContextType<T> {
     /// only when it is destroyed.
     #[must_use]
     pub unsafe fn get(&'static self, object: WDFOBJECT) -> Option<Arc<T>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `object` is live and has a context of this kind (`# Safety`).
         let slot = unsafe { self.slot(object) };
         let raw = slot.0.load(Acquire).cast_const();
         if raw.is_null() {
@@ -132,7 +132,7 @@ impl<T: Send + Sync + 'static> ContextType<T> {
     ///
     /// As for [`ContextType::put`].
     unsafe fn slot(&'static self, object: WDFOBJECT) -> &'static Slot<T> {
-        // SAFETY: the object is live and has a context of this kind (the caller's promise).
+        // SAFETY: the object is live and has a context of this kind (`# Safety`).
         let memory = unsafe { call_unsafe_wdf_function_binding!(WdfObjectGetTypedContextWorker, object, self.info()) };
         // SAFETY: the framework gave zeroed memory of this size (invariant), aligned as its pool is, and zero is a slot.
         // It lives as long as the object, which is longer than any use in this module.

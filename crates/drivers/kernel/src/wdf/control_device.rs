@@ -111,7 +111,7 @@ impl ControlDevice {
         files: Option<Files>,
     ) -> Result<Self, NtStatus> {
         let access = unicode(names.access);
-        // SAFETY: the driver object is live (the caller's promise), and the string lives until the call returns.
+        // SAFETY: the driver object is live (`# Safety`), and the string lives until the call returns.
         let init =
             unsafe { call_unsafe_wdf_function_binding!(WdfControlDeviceInitAllocate, driver, &raw const access) };
         if init.is_null() {
@@ -194,7 +194,7 @@ impl Init {
         // SAFETY: the structure was just allocated, and the others live until the call returns.
         unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetFileObjectConfig, self.0, config, attributes) };
         let attributes = &raw mut files.requests;
-        // SAFETY: as above.
+        // SAFETY: no device is made of the structure yet, and the attributes live until the call returns.
         unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetRequestAttributes, self.0, attributes) };
     }
 }

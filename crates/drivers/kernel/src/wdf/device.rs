@@ -29,14 +29,14 @@ pub unsafe fn create_device(
     mut attributes: WDF_OBJECT_ATTRIBUTES,
 ) -> Result<WDFDEVICE, NtStatus> {
     let mut callbacks = WDF_PNPPOWER_EVENT_CALLBACKS { Size: size::<WDF_PNPPOWER_EVENT_CALLBACKS>(), ..callbacks };
-    // SAFETY: the framework's structure (the caller's promise); the callbacks live until the call returns.
+    // SAFETY: the framework's structure (`# Safety`); the callbacks live until the call returns.
     unsafe {
         call_unsafe_wdf_function_binding!(WdfDeviceInitSetPnpPowerEventCallbacks, init, &raw mut callbacks);
     }
-    // SAFETY: the framework's structure (the caller's promise).
+    // SAFETY: the framework's structure (`# Safety`).
     unsafe { describe_device(init) };
     let mut device = ptr::null_mut();
-    // SAFETY: the framework's structure (the caller's promise), and structures that live until the call returns.
+    // SAFETY: the framework's structure (`# Safety`), and structures that live until the call returns.
     check(unsafe {
         call_unsafe_wdf_function_binding!(WdfDeviceCreate, &raw mut init, &raw mut attributes, &raw mut device)
     })?;
@@ -50,8 +50,9 @@ pub unsafe fn create_device(
 ///
 /// `init` is the framework's structure, before a device is made of it.
 pub(super) unsafe fn describe_device(init: PWDFDEVICE_INIT) {
-    // SAFETY: the caller's promise.
-    unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetDeviceType, init, FILE_DEVICE_NETWORK) };
-    // SAFETY: the caller's promise.
-    unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetCharacteristics, init, FILE_DEVICE_SECURE_OPEN, 1) };
+    // SAFETY: `init` is the framework's, and no device is made of it yet (`# Safety`).
+    unsafe {
+        call_unsafe_wdf_function_binding!(WdfDeviceInitSetDeviceType, init, FILE_DEVICE_NETWORK);
+        call_unsafe_wdf_function_binding!(WdfDeviceInitSetCharacteristics, init, FILE_DEVICE_SECURE_OPEN, 1);
+    }
 }

@@ -29,7 +29,7 @@ pub unsafe fn create_driver(
 ) -> Result<WDFDRIVER, NtStatus> {
     let mut config = WDF_DRIVER_CONFIG { Size: size::<WDF_DRIVER_CONFIG>(), ..config };
     let mut handle = ptr::null_mut();
-    // SAFETY: the caller's promise, and structures that live until the call returns.
+    // SAFETY: the arguments of `DriverEntry`, and routines for their use (`# Safety`); the structures live until the call returns.
     check(unsafe {
         call_unsafe_wdf_function_binding!(
             WdfDriverCreate,

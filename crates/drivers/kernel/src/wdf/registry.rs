@@ -35,7 +35,7 @@ impl Key {
     /// `driver` is the driver's live framework object.
     pub unsafe fn parameters(driver: WDFDRIVER) -> Result<Self, NtStatus> {
         let mut key = ptr::null_mut();
-        // SAFETY: the driver object is live (the caller's promise), and the place lives until the call returns.
+        // SAFETY: the driver object is live (`# Safety`), and the place lives until the call returns.
         let status = unsafe {
             call_unsafe_wdf_function_binding!(
                 WdfDriverOpenParametersRegistryKey,

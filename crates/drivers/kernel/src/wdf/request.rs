@@ -50,9 +50,9 @@ impl Request {
         request: WDFREQUEST,
     ) -> Option<(Arc<T>, Self)> {
         let request = Self { request };
-        // SAFETY: the queue is live as long as one of its requests (the caller's promise).
+        // SAFETY: the queue is live as long as one of its requests (`# Safety`).
         let device = unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueGetDevice, queue) };
-        // SAFETY: the device is live as its queue is, and has a context of this kind (the caller's promise).
+        // SAFETY: the device is live as its queue is, and has a context of this kind (`# Safety`).
         let Some(context) = (unsafe { kind.get(device.cast()) }) else {
             request.finish(Err(NtStatus::DEVICE_NOT_READY));
             return None;

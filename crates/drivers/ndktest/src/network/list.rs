@@ -95,7 +95,7 @@ fn query(index: u32) -> Result<NDK_ADAPTER_INFO, NtStatus> {
 ///
 /// The adapter is open.
 unsafe fn info(adapter: *mut NDK_ADAPTER) -> Result<NDK_ADAPTER_INFO, NtStatus> {
-    // SAFETY: the adapter is open (the caller's promise).
+    // SAFETY: the adapter is open (`# Safety`).
     let table = unsafe { (*adapter).Dispatch };
     // SAFETY: the slot is in the table of every version.
     let query = unsafe { (*table).NdkQueryAdapterInfo }.ok_or(NtStatus::NOT_SUPPORTED)?;

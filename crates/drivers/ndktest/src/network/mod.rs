@@ -89,7 +89,7 @@ impl Port {
     ///
     /// `adapter` came from [`Port::open`] of this port and is not used after this call.
     pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `adapter` came from `open`, which this client served, and is not used after this call (`# Safety`).
         unsafe { self.client.close(adapter) };
     }
 }

@@ -43,10 +43,8 @@ pub fn addresses() -> Result<Table<MIB_UNICASTIPADDRESS_ROW>, NtStatus> {
     let mut table: *mut MIB_UNICASTIPADDRESS_TABLE = ptr::null_mut();
     // SAFETY: at `PASSIVE_LEVEL`, and the place lives until the call returns.
     unsafe { GetUnicastIpAddressTable(AF_UNSPEC, &raw mut table) }.ok()?;
-    // SAFETY: the call has succeeded, so there is a table.
-    let count = unsafe { (*table).NumEntries };
-    // SAFETY: as above; only the address is taken.
-    let rows = unsafe { &raw const (*table).Table };
+    // SAFETY: the call has succeeded, so there is a table. Only the address is taken.
+    let (count, rows) = unsafe { ((*table).NumEntries, &raw const (*table).Table) };
     Ok(Table { memory: table.cast(), rows: rows.cast(), count })
 }
 
@@ -59,9 +57,7 @@ pub fn interfaces() -> Result<Table<MIB_IF_ROW2>, NtStatus> {
     let mut table: *mut MIB_IF_TABLE2 = ptr::null_mut();
     // SAFETY: at `PASSIVE_LEVEL`, and the place lives until the call returns.
     unsafe { GetIfTable2(&raw mut table) }.ok()?;
-    // SAFETY: the call has succeeded, so there is a table.
-    let count = unsafe { (*table).NumEntries };
-    // SAFETY: as above; only the address is taken.
-    let rows = unsafe { &raw const (*table).Table };
+    // SAFETY: the call has succeeded, so there is a table. Only the address is taken.
+    let (count, rows) = unsafe { ((*table).NumEntries, &raw const (*table).Table) };
     Ok(Table { memory: table.cast(), rows: rows.cast(), count })
 }

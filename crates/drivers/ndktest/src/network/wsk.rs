@@ -1,79 +1,20 @@
 //! A client of Winsock Kernel with NDK's functions.
 
-use alloc::boxed::Box;
-use core::{pin::Pin, ptr};
+use core::ptr;
 
 use fallible::Arc;
-use kernel::Fixed;
-use ndis::{
-    NET_IFINDEX, WSK_CLIENT_DISPATCH, WSK_CLIENT_NPI, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_VERSION_1_0,
-    WskCaptureProviderNPI, WskDeregister, WskRegister, WskReleaseProviderNPI,
-};
+use kernel::WskProvider;
+use ndis::NET_IFINDEX;
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus, WSK_PROVIDER_NDK_DISPATCH, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH};
 
 /// Milliseconds to wait for Winsock Kernel, which is there soon after the system has started.
 const PATIENCE: u32 = 2_000;
 
-static DISPATCH: WSK_CLIENT_DISPATCH =
-    WSK_CLIENT_DISPATCH { Version: WSK_VERSION_1_0, Reserved: 0, WskClientEvent: None };
-
-/// The registration, which Winsock Kernel has. Deregistered when dropped.
-///
-/// # Invariants
-///
-/// It is registered. Winsock Kernel links it.
-struct Registration(Pin<Box<Fixed<WSK_REGISTRATION>>>);
-
-impl Registration {
-    fn try_new() -> Result<Self, NtStatus> {
-        let zeroed = WSK_REGISTRATION {
-            ReservedRegistrationState: 0,
-            ReservedRegistrationContext: ptr::null_mut(),
-            ReservedRegistrationLock: 0,
-        };
-        let place = Fixed::try_boxed(zeroed)?;
-        let npi = WSK_CLIENT_NPI { ClientContext: ptr::null_mut(), Dispatch: &raw const DISPATCH };
-        // SAFETY: at `PASSIVE_LEVEL`; the table is static, and the registration is pinned, and lives until it is deregistered.
-        unsafe { WskRegister(&raw const npi, place.as_ref().get()) }.ok()?;
-        Ok(Self(place))
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        // SAFETY: it is registered (invariant), at `PASSIVE_LEVEL`, and not used again.
-        unsafe { WskDeregister(self.0.as_ref().get()) };
-    }
-}
-
-/// The provider of Winsock Kernel, captured. Released when dropped, before the registration goes.
-///
-/// # Invariants
-///
-/// The provider is captured.
-struct Captured {
-    npi: WSK_PROVIDER_NPI,
-    registration: Registration,
-}
-
-impl Drop for Captured {
-    fn drop(&mut self) {
-        // SAFETY: it is captured (invariant). Whoever has adapters open has a reference to the client.
-        unsafe { WskReleaseProviderNPI(self.registration.0.as_ref().get()) };
-    }
-}
-
 /// A client of Winsock Kernel. It lives until the last adapter that was opened through it is closed.
 pub struct Client {
-    captured: Captured,
+    provider: WskProvider,
     functions: WSK_PROVIDER_NDK_DISPATCH,
 }
-
-// SAFETY: Winsock Kernel's functions may be called on any thread, and its pointers are only handed back to it.
-#[expect(clippy::non_send_fields_in_send_ty, reason = "the pointers are Winsock Kernel's")]
-unsafe impl Send for Client {}
-// SAFETY: as for `Send`, several at a time.
-unsafe impl Sync for Client {}
 
 impl Client {
     /// Registers, captures the provider, and asks it for NDK's functions.
@@ -82,16 +23,12 @@ impl Client {
     ///
     /// What Winsock Kernel says; `STATUS_NOT_SUPPORTED` if it has no such functions.
     pub fn try_new() -> Result<Arc<Self>, NtStatus> {
-        let registration = Registration::try_new()?;
-        let mut npi = WSK_PROVIDER_NPI { Client: ptr::null_mut(), Dispatch: ptr::null() };
-        // SAFETY: it is registered, at `PASSIVE_LEVEL`, and the place lives until the call returns.
-        unsafe { WskCaptureProviderNPI(registration.0.as_ref().get(), PATIENCE, &raw mut npi) }.ok()?;
-        let captured = Captured { npi, registration };
-        let functions = captured.functions()?;
+        let provider = WskProvider::capture(PATIENCE)?;
+        let functions = functions(&provider)?;
         if functions.WskOpenNdkAdapter.is_none() || functions.WskCloseNdkAdapter.is_none() {
             return Err(NtStatus::NOT_SUPPORTED);
         }
-        Arc::try_new(Self { captured, functions }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
+        Arc::try_new(Self { provider, functions }).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
     }
 
     /// Opens the adapter of an interface.
@@ -104,7 +41,7 @@ impl Client {
         let mut adapter = ptr::null_mut();
         // SAFETY: the provider is captured as long as this client lives; at `PASSIVE_LEVEL`, and the place lives until the call
         // returns.
-        unsafe { open(self.captured.npi.Client, version, index, &raw mut adapter) }.ok()?;
+        unsafe { open(self.provider.client(), version, index, &raw mut adapter) }.ok()?;
         Ok(adapter)
     }
 
@@ -115,34 +52,30 @@ impl Client {
     /// `adapter` came from [`Client::open`] of this client and is not used after this call.
     pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
         if let Some(close) = self.functions.WskCloseNdkAdapter {
-            // SAFETY: the provider is captured as long as this client lives; the caller's promise.
-            unsafe { close(self.captured.npi.Client, adapter) };
+            // SAFETY: the provider is captured as long as this client lives, and `open` opened the adapter (`# Safety`).
+            unsafe { close(self.provider.client(), adapter) };
         }
     }
 }
 
-impl Captured {
-    /// Asks for NDK's functions. The answer is the table itself.
-    fn functions(&self) -> Result<WSK_PROVIDER_NDK_DISPATCH, NtStatus> {
-        // SAFETY: the provider's table is valid as long as it is captured.
-        let control = unsafe { (*self.npi.Dispatch).WskControlClient };
-        let control = control.ok_or(NtStatus::NOT_SUPPORTED)?;
-        let mut table = WSK_PROVIDER_NDK_DISPATCH::default();
-        let (nothing, no_size, no_irp) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the provider is captured; without an IRP the call completes at once; the place has the size that is said and
-        // lives until the call returns.
-        let status = unsafe {
-            control(
-                self.npi.Client,
-                WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH,
-                0,
-                nothing,
-                size_of::<WSK_PROVIDER_NDK_DISPATCH>(),
-                (&raw mut table).cast(),
-                no_size,
-                no_irp,
-            )
-        };
-        status.ok().map(|()| table)
-    }
+/// Asks for NDK's functions. The answer is the table itself.
+fn functions(provider: &WskProvider) -> Result<WSK_PROVIDER_NDK_DISPATCH, NtStatus> {
+    let control = provider.dispatch().WskControlClient.ok_or(NtStatus::NOT_SUPPORTED)?;
+    let mut table = WSK_PROVIDER_NDK_DISPATCH::default();
+    let (nothing, no_size, no_irp) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the provider is captured; without an IRP the call completes at once; the place has the size that is said and
+    // lives until the call returns.
+    let status = unsafe {
+        control(
+            provider.client(),
+            WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH,
+            0,
+            nothing,
+            size_of::<WSK_PROVIDER_NDK_DISPATCH>(),
+            (&raw mut table).cast(),
+            no_size,
+            no_irp,
+        )
+    };
+    status.ok().map(|()| table)
 }

@@ -6,7 +6,7 @@ mod tasks;
 use alloc::{boxed::Box, vec::Vec};
 use core::{fmt, hint, net::IpAddr};
 
-use conformance::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
+use conformance::platform::{ExecutionContext, Family, PinnedMemory, Platform, Shape, Task};
 use control::network::Reason;
 use fallible::try_box;
 use kernel::{KERNEL_MODE, WaitLock};
@@ -100,7 +100,7 @@ impl Platform for KernelPlatform<'_> {
             Some(all.swap_remove(place).1)
         });
         let from = number.and_then(|number| self.adapter(number));
-        // SAFETY: the caller's promise; this is what has opened the adapter.
+        // SAFETY: this is what has opened the adapter, which is not used again (`# Safety` of the trait).
         from.inspect(|from| unsafe { from.close(adapter) }).is_some()
     }
 
@@ -160,12 +160,12 @@ impl Platform for KernelPlatform<'_> {
         kernel::at_dispatch_level(work);
     }
 
-    fn place(&self) -> Place {
+    fn execution_context(&self) -> ExecutionContext {
         // SAFETY: the routine has no conditions.
         let thread = unsafe { PsGetCurrentThreadId() };
         // SAFETY: a null pointer says that only the index is wanted.
         let processor = unsafe { KeGetCurrentProcessorNumberEx(core::ptr::null_mut()) };
-        Place { thread: thread.addr(), processor }
+        ExecutionContext { thread: thread.addr(), processor }
     }
 
     fn processors(&self) -> u32 {

@@ -68,7 +68,7 @@ impl System for NdSystem {
     }
 }
 
-/// Makes what programs have of an adapter.
+/// Makes the adapter's NetworkDirect device.
 ///
 /// # Errors
 ///

@@ -78,7 +78,7 @@ impl<'adapter> Totals<'adapter> {
             ifHCOutMulticastPkts: multicast_out.frames,
             ifHCOutBroadcastPkts: broadcast_out.frames,
             ifOutErrors: sent.errors(),
-            ifOutDiscards: sent.discards(),
+            ifOutDiscards: sent.discards() + self.adapter.tunnel().map_or(0, |tunnel| tunnel.lost()),
             ifHCInUcastOctets: directed_in.bytes + self.rdma.RDMAInOctets,
             ifHCInMulticastOctets: multicast_in.bytes,
             ifHCInBroadcastOctets: broadcast_in.bytes,
