@@ -64,18 +64,20 @@ pub fn exports(image: &Image, range: impl Fn(usize) -> Option<(u32, u32)>) -> Re
     Ok(exports)
 }
 
-/// Bytes of a `RUNTIME_FUNCTION`: begin, end, and the place of how to unwind it.
-const ENTRY: u32 = 12;
+impl Unwind {
+    /// Bytes of a `RUNTIME_FUNCTION`: begin, end, and the place of how to unwind it.
+    pub const ENTRY: u32 = 12;
+}
 
 pub fn unwind(image: &Image, range: impl Fn(usize) -> Option<(u32, u32)>) -> Result<Option<Unwind>, Error> {
     const PART: &str = "table of functions";
     let Some((address, size)) = range(IMAGE_DIRECTORY_ENTRY_EXCEPTION) else { return Ok(None) };
-    if !size.is_multiple_of(ENTRY) || !address.is_multiple_of(4) {
+    if !size.is_multiple_of(Unwind::ENTRY) || !address.is_multiple_of(4) {
         return Err(Error::broken(PART, "its size or its place is wrong"));
     }
     let table = image.slice(address, size).ok_or(Error::broken(PART, "it lies outside of the image"))?;
     let mut before = 0;
-    for entry in table.chunks_exact(ENTRY as usize) {
+    for entry in table.chunks_exact(Unwind::ENTRY as usize) {
         let word = |index: usize| {
             let bytes = entry[4 * index..].first_chunk().copied().unwrap_or_default();
             u32::from_le_bytes(bytes)
@@ -89,7 +91,7 @@ pub fn unwind(image: &Image, range: impl Fn(usize) -> Option<(u32, u32)>) -> Res
             return Err(Error::broken(PART, "how to unwind a function lies outside of the image, or is unknown"));
         }
     }
-    Ok(Some(Unwind { address, count: size / ENTRY }))
+    Ok(Some(Unwind { address, count: size / Unwind::ENTRY }))
 }
 
 /// Looks if there is an `UNWIND_INFO`, all of it: version 1 or 2, its codes, and what follows a handler or a chain.
@@ -97,14 +99,14 @@ fn is_unwind_information(image: &Image, place: u32) -> bool {
     const CHAINED: u8 = 4;
     // The lowest bit marks another entry of the table, to which this one leads.
     if place & 1 != 0 {
-        return image.slice(place - 1, ENTRY).is_some();
+        return image.slice(place - 1, Unwind::ENTRY).is_some();
     }
     let Some(head) = image.slice(place, 4) else { return false };
     let (version, flags, codes) = (head[0] & 7, head[0] >> 3, u32::from(head[2]));
     let codes = codes.next_multiple_of(2) * 2;
     let more = match flags {
         0 => 0,
-        flags if flags & CHAINED != 0 => ENTRY,
+        flags if flags & CHAINED != 0 => Unwind::ENTRY,
         _ => 4,
     };
     matches!(version, 1 | 2) && place.is_multiple_of(4) && image.slice(place, 4 + codes + more).is_some()

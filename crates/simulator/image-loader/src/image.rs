@@ -217,6 +217,13 @@ impl Image {
         self.sections.iter().find(|section| address >= section.address && address - section.address < section.size)
     }
 
+    /// Where functions begin, as the table for unwinding says, in order.
+    pub fn functions(&self) -> impl Iterator<Item = u32> + '_ {
+        let table = self.unwind.and_then(|unwind| self.slice(unwind.address, unwind.count.checked_mul(Unwind::ENTRY)?));
+        let entries = table.unwrap_or_default().chunks_exact(Unwind::ENTRY as usize);
+        entries.filter_map(|entry| entry.first_chunk().map(|&bytes| u32::from_le_bytes(bytes)))
+    }
+
     /// A part of the image. `None` if it is not all there.
     #[must_use]
     pub fn slice(&self, address: u32, length: u32) -> Option<&[u8]> {

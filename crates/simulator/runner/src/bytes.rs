@@ -13,7 +13,7 @@ pub enum Part {
     Property {
         /// The name of the device.
         device: String,
-        /// What of it: `index`.
+        /// What of it: `index` or `luid`.
         property: String,
         /// How many bytes.
         width: usize,

@@ -6,7 +6,7 @@ use ntstatus::NtStatus;
 
 use crate::{
     machine::{Control, Machine},
-    script::{Action, Script, Step},
+    script::{Action, Image, Script, Step},
 };
 
 /// A step that did not end as the script says.
@@ -18,7 +18,7 @@ pub struct Unexpected {
     pub words: String,
 }
 
-/// Carries out a script. `began` hears of each step before it begins.
+/// Carries out a script in the run with that seed. `began` hears of each step before it begins.
 ///
 /// Once something was made to fail (`Machine::failures`), steps may end otherwise than the script says, and steps that need what is not
 /// there are left out. What broken rules there are the machine says.
@@ -26,8 +26,13 @@ pub struct Unexpected {
 /// # Errors
 ///
 /// The first step that does not end as it has to. The machine is left as it is then; whoever called ends the process.
-pub fn drive(script: &Script, machine: &mut impl Machine, mut began: impl FnMut(usize)) -> Result<(), Unexpected> {
-    let mut drive = Drive { script, machine, there: BTreeSet::new() };
+pub fn drive(
+    script: &Script,
+    seed: u64,
+    machine: &mut impl Machine,
+    mut began: impl FnMut(usize),
+) -> Result<(), Unexpected> {
+    let mut drive = Drive { script, seed, machine, there: BTreeSet::new(), untold: BTreeSet::new() };
     for (number, step) in script.steps.iter().enumerate() {
         began(number);
         if drive.lacks(&step.action) && drive.machine.failures() > 0 {
@@ -56,9 +61,12 @@ enum Thing<'script> {
 
 struct Drive<'run, M> {
     script: &'run Script,
+    seed: u64,
     machine: &'run mut M,
     /// What there is.
     there: BTreeSet<Thing<'run>>,
+    /// Images that are loaded and have had no device yet.
+    untold: BTreeSet<&'run str>,
 }
 
 impl<'run, M: Machine> Drive<'run, M> {
@@ -91,6 +99,27 @@ impl<'run, M: Machine> Drive<'run, M> {
         }
     }
 
+    /// Tells a driver whose first device was just started what the script has for it. Where something was made to fail, so may this.
+    fn tell(&mut self, image: &Image) -> Result<(), String> {
+        // No name of a script has a space.
+        const FILE: &str = "the driver";
+        for told in &image.told {
+            let asked = if let Err(refused) = self.machine.open(FILE, &told.link) {
+                refused
+            } else {
+                let input = told.input_for(self.seed);
+                self.machine.begin(FILE, FILE, &Control { code: told.code, input: &input, output: 0 });
+                let status = self.machine.wait(FILE).status;
+                self.machine.close(FILE);
+                status
+            };
+            if !asked.is_success() && self.machine.failures() == 0 {
+                return Err(format!("control code {:#x} to {}: {}", told.code, told.link, words(asked)));
+            }
+        }
+        Ok(())
+    }
+
     fn carry_out(&mut self, step: &'run Step) -> Result<(), String> {
         let script = self.script;
         let image = |name: &str| script.image(name).ok_or_else(|| format!("there is no image `{name}`"));
@@ -98,10 +127,17 @@ impl<'run, M: Machine> Drive<'run, M> {
         let seen = match &step.action {
             Action::Load(name) => {
                 let outcome = self.machine.load(image(name)?);
+                if outcome.is_ok() {
+                    self.untold.insert(name);
+                }
                 self.note(Thing::Image(name), outcome)
             }
             Action::Start(name) => {
-                let outcome = self.machine.start(device(name)?);
+                let device = device(name)?;
+                let outcome = self.machine.start(device);
+                if outcome.is_ok() && self.untold.remove(device.image.as_str()) {
+                    self.tell(image(&device.image)?)?;
+                }
                 self.note(Thing::Device(name), outcome)
             }
             Action::Open { file, link } => {

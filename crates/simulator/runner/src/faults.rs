@@ -39,7 +39,7 @@ impl FromStr for Faults {
 
 /// What is to fail in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub enum RunFaults {
     /// Nothing.
     None,
     /// The thing with this number; 1 is the first.
@@ -68,14 +68,20 @@ impl Portion {
 
     /// What fails in the first run of the portion.
     #[must_use]
-    pub const fn plan(&self, faults: Faults) -> Plan {
+    pub const fn plan(&self, faults: Faults) -> RunFaults {
         match faults {
-            Faults::None => Plan::None,
-            Faults::EachSite => Plan::EachSite,
-            Faults::Nth(number) => Plan::Nth(number),
-            Faults::EachCall if self.first == 0 => Plan::None,
-            Faults::EachCall => Plan::Nth(self.first),
+            Faults::None => RunFaults::None,
+            Faults::EachSite => RunFaults::EachSite,
+            Faults::Nth(number) => RunFaults::Nth(number),
+            Faults::EachCall if self.first == 0 => RunFaults::None,
+            Faults::EachCall => RunFaults::Nth(self.first),
         }
+    }
+
+    /// Returns true if this is the first run of its seed: with failures of each call, the one without a failure.
+    #[must_use]
+    pub const fn is_first(&self, faults: Faults) -> bool {
+        matches!((faults, self.first), (Faults::None | Faults::EachSite | Faults::Nth(_), _) | (Faults::EachCall, 0))
     }
 
     /// What is left of it when its first run is over. `failed` says if anything has failed in it: if not, there is no later thing that
@@ -93,7 +99,7 @@ impl Portion {
 
 #[cfg(test)]
 mod tests {
-    use super::{Faults, Plan, Portion};
+    use super::{Faults, Portion, RunFaults};
 
     #[test]
     fn each_failure_is_in_one_portion() {
@@ -110,13 +116,13 @@ mod tests {
                 left = run.rest(Faults::EachCall, failed);
             }
         }
-        seen.sort_by_key(|plan| if let Plan::Nth(number) = plan { *number } else { 0 });
-        assert_eq!(seen, [Plan::None, Plan::Nth(1), Plan::Nth(2), Plan::Nth(3), Plan::Nth(4)]);
+        seen.sort_by_key(|plan| if let RunFaults::Nth(number) = plan { *number } else { 0 });
+        assert_eq!(seen, [RunFaults::None, RunFaults::Nth(1), RunFaults::Nth(2), RunFaults::Nth(3), RunFaults::Nth(4)]);
     }
 
     #[test]
     fn other_choices_are_one_run() {
-        for (text, plan) in [("none", Plan::None), ("each-site", Plan::EachSite), ("9", Plan::Nth(9))] {
+        for (text, plan) in [("none", RunFaults::None), ("each-site", RunFaults::EachSite), ("9", RunFaults::Nth(9))] {
             let faults: Faults = text.parse().expect("a choice");
             let portions: Vec<_> = Portion::of(1, faults, 2).collect();
             let [portion] = portions[..] else { panic!("one") };

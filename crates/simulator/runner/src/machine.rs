@@ -1,9 +1,11 @@
 //! What a script needs of a kernel.
 
+use std::{io, path::Path};
+
 use ntstatus::NtStatus;
 
 use crate::{
-    faults::Plan,
+    faults::RunFaults,
     script::{Device, Image, Settings},
 };
 
@@ -33,10 +35,21 @@ pub struct Control<'run> {
 /// that a driver breaks ends the process, with a line of the form `rule broken: NAME: words`.
 pub trait Machine {
     /// Lets what can fail do so, as the plan says, from now on.
-    fn inject(&mut self, plan: Plan);
+    fn inject(&mut self, plan: RunFaults);
 
     /// How much has failed because of that.
     fn failures(&self) -> u64;
+
+    /// From now on, has what a driver records of its consumers written to this file if a rule ends the process: the slots, as they lay in
+    /// memory.
+    fn keep_recording(&mut self, file: &Path);
+
+    /// Writes it now. Nothing is written if nothing was recorded.
+    ///
+    /// # Errors
+    ///
+    /// What the file says.
+    fn write_recording(&mut self) -> io::Result<()>;
 
     /// Loads an image.
     ///
@@ -79,7 +92,7 @@ pub trait Machine {
     /// Removes a device without asking.
     fn surprise_remove(&mut self, device: &Device);
 
-    /// A number of a device: `index`, of a NIC's network interface.
+    /// A number of a device: `index` and `luid`, of a NIC's network interface.
     fn property(&self, device: &str, property: &str) -> Option<u64>;
 
     /// Opens a device by its symbolic link.

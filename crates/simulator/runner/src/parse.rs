@@ -3,6 +3,8 @@
 //! What cannot be done is refused before anything runs: a name that is not there, a device of an image that is not loaded, a request
 //! that nobody sent.
 
+mod interface;
+mod nearest;
 mod part;
 mod registry;
 mod step;
@@ -10,7 +12,6 @@ mod world;
 
 use std::{
     fmt,
-    net::IpAddr,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -18,7 +19,12 @@ use std::{
 use toml::{Spanned, Value};
 
 pub use self::registry::add_registry;
-use self::{step::Keys, world::World};
+use self::{
+    interface::{interface, prefix},
+    nearest::{nearest, nearest_key},
+    step::Keys,
+    world::World,
+};
 use crate::{
     bytes::from_hex,
     raw,
@@ -63,6 +69,7 @@ pub fn parse(text: &str) -> std::result::Result<Script, ScriptError> {
     let raw: raw::Script = toml::from_str(text).map_err(|error| {
         let line = line_of(text, error.span().map_or(0, |span| span.start));
         let words = error.message().replace('\n', " ");
+        let words = format!("{words}{}", nearest_key(&words));
         // Of a value of another type the message says all but the key.
         let key = text.lines().nth(line - 1).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
         let words = match key {
@@ -93,6 +100,9 @@ fn script(raw: raw::Script, line: &dyn Fn(usize) -> usize) -> Result<Script> {
         let device = device(&raw, &script)?;
         if script.device(&device.name).is_some() {
             return problem(raw.span(), format!("`name`: there is a device `{}` already", device.name));
+        }
+        if let Some((key, other)) = device.interface.shared_with(&script.devices) {
+            return problem(raw.span(), format!("`{key}`: the device `{other}` has the same"));
         }
         script.devices.push(device);
     }
@@ -158,7 +168,7 @@ fn image(raw: &Spanned<raw::Image>) -> Result<Image> {
     let service = raw.service.as_ref().map_or_else(|| service_of(&file), |service| service.get_ref().clone());
     let registry = raw.registry.iter().map(|(key, value)| Ok((key.clone(), registry_value(key, value)?)));
     let registry = registry.collect::<Result<_>>()?;
-    Ok(Image { name, file, service, registry })
+    Ok(Image { name, file, service, registry, told: Vec::new() })
 }
 
 /// Numbers are `REG_DWORD`, or `REG_QWORD` if they are too large; texts `REG_SZ`; arrays of texts `REG_MULTI_SZ`.
@@ -194,7 +204,7 @@ fn device(raw: &Spanned<raw::Device>, script: &Script) -> Result<Device> {
     let name = name_of(raw.name.as_ref(), at.clone())?;
     let Some(image) = &raw.image else { return problem(at, "`image` is missing") };
     if script.image(image.get_ref()).is_none() {
-        return problem(image.span(), format!("`image`: there is no image `{}`", image.get_ref()));
+        return problem(image.span(), format!("`image`: {}", no_image(image.get_ref(), script)));
     }
     let kind = match raw.kind.as_ref().map(|kind| (kind.span(), kind.get_ref().as_str())) {
         None => DeviceKind::Registered,
@@ -202,27 +212,37 @@ fn device(raw: &Spanned<raw::Device>, script: &Script) -> Result<Device> {
         Some((_, "nic")) => DeviceKind::Nic,
         Some((at, other)) => return problem(at, format!("`kind` is `{other}`: `pnp` or `nic`")),
     };
-    if kind == DeviceKind::PnP && !(raw.keywords.is_empty() && raw.addresses.is_empty()) {
-        return problem(at, "`keywords` and `addresses` are for devices of the kind `nic`");
+    if kind == DeviceKind::PnP && raw.is_of_nic() {
+        return problem(at, "`keywords`, `addresses` and what else an interface has are for devices of the kind `nic`");
     }
     let keywords = raw.keywords.iter().map(|(key, value)| match value.get_ref() {
         Value::String(text) => Ok((key.clone(), text.clone())),
         Value::Integer(number) => Ok((key.clone(), number.to_string())),
         _ => problem(value.span(), format!("`keywords.{key}`: a text or a number")),
     });
-    let keywords = keywords.collect::<Result<_>>()?;
-    let addresses = raw.addresses.iter().map(|address| {
-        let parsed = address.get_ref().split_once('/').and_then(|(address, prefix)| {
-            let address: IpAddr = address.parse().ok()?;
-            let most = if address.is_ipv4() { 32 } else { 128 };
-            let prefix = prefix.parse::<u8>().ok().filter(|prefix| *prefix <= most)?;
-            Some((address, prefix))
-        });
-        let words = || format!("`addresses`: `{}` is not like `192.168.77.11/24`", address.get_ref());
-        parsed.map_or_else(|| problem(address.span(), words()), Ok)
-    });
+    let mut keywords: Vec<(String, String)> = keywords.collect::<Result<_>>()?;
+    let interface = interface(raw)?;
+    if let Some(mac) = interface.mac {
+        // That is how Windows has it.
+        const KEYWORD: &str = "NetworkAddress";
+        if keywords.iter().any(|(key, _)| key.eq_ignore_ascii_case(KEYWORD)) {
+            return problem(at, format!("`mac` is the keyword `{KEYWORD}`, which is among the `keywords` too"));
+        }
+        keywords.push((KEYWORD.to_owned(), mac.map(|byte| format!("{byte:02X}")).concat()));
+    }
+    let addresses = raw.addresses.iter().map(|address| prefix(address, "addresses", "192.168.77.11/24"));
     let addresses = addresses.collect::<Result<_>>()?;
-    Ok(Device { name, image: image.get_ref().clone(), kind, keywords, addresses })
+    Ok(Device { name, image: image.get_ref().clone(), kind, keywords, addresses, interface })
+}
+
+/// There is no such image.
+fn no_image(name: &str, script: &Script) -> String {
+    format!("there is no image `{name}`{}", nearest(name, script.images.iter().map(|image| image.name.as_str())))
+}
+
+/// There is no such device.
+fn no_device(name: &str, script: &Script) -> String {
+    format!("there is no device `{name}`{}", nearest(name, script.devices.iter().map(|device| device.name.as_str())))
 }
 
 /// Reads the script of a file. A relative file of an image is relative to the script's folder.

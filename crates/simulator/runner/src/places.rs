@@ -1,9 +1,9 @@
 //! Places in images, as findings name them: `consumer.sys+0x1234`.
 
-use crate::report::Place;
+use crate::report::ImageOffset;
 
 /// The places that a text names, each once, in their order. `images` are the names that images have there.
-pub fn places<'images>(text: &str, images: impl IntoIterator<Item = &'images str>) -> Vec<Place> {
+pub fn places<'images>(text: &str, images: impl IntoIterator<Item = &'images str>) -> Vec<ImageOffset> {
     let mut found = Vec::new();
     for image in images {
         for (at, _) in text.match_indices(image) {
@@ -16,10 +16,17 @@ pub fn places<'images>(text: &str, images: impl IntoIterator<Item = &'images str
         }
     }
     found.sort_unstable();
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<ImageOffset> = Vec::new();
     for (_, image, offset, is_return) in found {
         if !places.iter().any(|place| place.image == image && place.offset == offset) {
-            places.push(Place { image: image.to_owned(), offset, is_return, function: None, file: None, line: None });
+            places.push(ImageOffset {
+                image: image.to_owned(),
+                offset,
+                is_return,
+                function: None,
+                file: None,
+                line: None,
+            });
         }
     }
     places

@@ -46,6 +46,20 @@ pub struct Device {
     pub keywords: BTreeMap<String, Spanned<Value>>,
     #[serde(default)]
     pub addresses: Vec<Spanned<String>>,
+    pub index: Option<Spanned<i64>>,
+    pub luid: Option<Spanned<i64>>,
+    pub alias: Option<Spanned<String>>,
+    pub mac: Option<Spanned<String>>,
+    #[serde(default)]
+    pub routes: Vec<Spanned<String>>,
+}
+
+impl Device {
+    /// Returns true if it has what only a NIC has.
+    pub fn is_of_nic(&self) -> bool {
+        let has_place = self.index.is_some() || self.luid.is_some() || self.alias.is_some() || self.mac.is_some();
+        has_place || !(self.keywords.is_empty() && self.addresses.is_empty() && self.routes.is_empty())
+    }
 }
 
 /// Every key that a step can have, whatever it does.

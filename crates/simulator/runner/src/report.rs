@@ -18,7 +18,7 @@ pub struct Finding {
     pub step: Option<usize>,
     /// Places in images that the words and the output name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub places: Vec<Place>,
+    pub places: Vec<ImageOffset>,
     /// The end of what the process wrote to its standard error.
     pub output: String,
 }
@@ -33,7 +33,7 @@ impl Finding {
 
 /// A place in an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct ImageOffset {
     /// The image, as the words name it.
     pub image: String,
     /// The offset from its beginning in memory.
@@ -52,7 +52,7 @@ pub struct Place {
     pub line: Option<u32>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ImageOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}+{:#x}", self.image, self.offset)?;
         if let Some(function) = &self.function {

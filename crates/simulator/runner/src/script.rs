@@ -51,6 +51,34 @@ pub struct Image {
     pub service: String,
     /// The values in the `Parameters` of that key.
     pub registry: Vec<(String, RegistryValue)>,
+    /// What a program tells the driver once its first device is started, in order.
+    pub told: Vec<Told>,
+}
+
+/// A control code that a program sends to a driver as soon as its first device is started, which has to succeed. Before that a driver need not
+/// have its control device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// The driver's device: `\DosDevices\Name`.
+    pub link: String,
+    /// The control code.
+    pub code: u32,
+    /// The input.
+    pub input: Vec<u8>,
+    /// Where in the input the seed of the run stands, in eight bytes.
+    pub seed_at: Option<usize>,
+}
+
+impl Told {
+    /// The input in the run with that seed.
+    #[must_use]
+    pub fn input_for(&self, seed: u64) -> Vec<u8> {
+        let mut input = self.input.clone();
+        if let Some(place) = self.seed_at.and_then(|at| input.get_mut(at..)?.first_chunk_mut()) {
+            *place = seed.to_le_bytes();
+        }
+        input
+    }
 }
 
 impl Image {
@@ -100,7 +128,42 @@ pub struct Device {
     /// Keywords of a NIC.
     pub keywords: Vec<(String, String)>,
     /// Addresses of a NIC with the lengths of their prefixes.
-    pub addresses: Vec<(IpAddr, u8)>,
+    pub addresses: Vec<Prefix>,
+    /// The interface of a NIC.
+    pub interface: Interface,
+}
+
+/// An address, and how many bits of it are its prefix.
+pub type Prefix = (IpAddr, u8);
+
+/// The network interface of a NIC, as far as a script says what it is like: consumers have these compiled in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its index; otherwise the next one that is free.
+    pub index: Option<u32>,
+    /// The `Value` of its `NET_LUID`; otherwise one that the index makes.
+    pub luid: Option<u64>,
+    /// Its name; otherwise `Ethernet` and the index.
+    pub alias: Option<String>,
+    /// Its hardware address. It is the keyword `NetworkAddress` too, which a driver may leave alone.
+    pub mac: Option<[u8; 6]>,
+    /// What leaves through it, besides the prefixes of its addresses.
+    pub routes: Vec<Prefix>,
+}
+
+impl Interface {
+    /// What only one interface of a machine can have, and the device that has the same.
+    pub(crate) fn shared_with<'devices>(&self, others: &'devices [Device]) -> Option<(&'static str, &'devices str)> {
+        others.iter().find_map(|Device { name, interface: other, .. }| {
+            let is_shared = [
+                ("index", self.index.is_some() && self.index == other.index),
+                ("luid", self.luid.is_some() && self.luid == other.luid),
+                ("alias", self.alias.is_some() && self.alias == other.alias),
+                ("mac", self.mac.is_some() && self.mac == other.mac),
+            ];
+            is_shared.into_iter().find_map(|(key, is_shared)| is_shared.then_some((key, name.as_str())))
+        })
+    }
 }
 
 /// A step.
@@ -210,11 +273,37 @@ impl Script {
                 kind: DeviceKind::Registered,
                 keywords: Vec::new(),
                 addresses: Vec::new(),
+                interface: Interface::default(),
             });
-            script.images.push(Image { name, file: file.clone(), service, registry: Vec::new() });
+            script.images.push(Image { name, file: file.clone(), service, registry: Vec::new(), told: Vec::new() });
         }
         script.finish();
         script
+    }
+
+    /// Puts the adviser (`docs/adviser.md`) in front of the adapters of `softndk` and `softndknic`, where the registry does not say what
+    /// it does: it stops the machine at a duty that the consumer does not keep.
+    pub fn advise(&mut self) {
+        const ADVISE: &str = "Advise";
+        const STOP: RegistryValue = RegistryValue::Number(4);
+        for image in &mut self.images {
+            let is_ours = ["softndk", "softndknic"].contains(&service_of(&image.file).as_str());
+            let says = image.registry.iter().any(|(name, _)| name.eq_ignore_ascii_case(ADVISE));
+            if is_ours && !says {
+                image.registry.push((ADVISE.to_owned(), STOP));
+            }
+        }
+    }
+
+    /// Has a program tell this to each image whose file is called `stem`, without its extension, once it has a device. Returns false if there
+    /// is none.
+    pub fn tell(&mut self, stem: &str, told: &Told) -> bool {
+        let mut is_there = false;
+        for image in self.images.iter_mut().filter(|image| service_of(&image.file) == stem) {
+            image.told.push(told.clone());
+            is_there = true;
+        }
+        is_there
     }
 
     /// The image of that name.

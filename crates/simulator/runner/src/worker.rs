@@ -7,8 +7,13 @@
 use std::{
     collections::VecDeque,
     io::{BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -18,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Script,
     drive::drive,
-    faults::{Faults, Plan, Portion},
+    faults::{Faults, Portion, RunFaults},
     machine::{Machine, Machines},
     report::{Finding, Outcome},
 };
@@ -43,13 +48,37 @@ pub struct Job {
     pub faults: Faults,
     /// Which runs.
     pub portions: Vec<Portion>,
+    /// What becomes of recordings.
+    pub recordings: Option<Recordings>,
+}
+
+/// Where workers put what drivers have recorded of their consumers: of each run in which something was found, and of one that passed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recordings {
+    /// The folder, as the worker is to open it.
+    pub folder: PathBuf,
+    /// The seed of the one that passed.
+    pub passing: u64,
+}
+
+impl Recordings {
+    /// The file of the run with that seed, and with that failure.
+    #[must_use]
+    pub fn file(folder: &Path, seed: u64, fault: Option<u64>) -> PathBuf {
+        folder.join(format!("{seed}-{}.slots", fault.unwrap_or(0)))
+    }
+
+    /// The file of that run, if its recording is wanted.
+    fn of(&self, run: &Portion, fault: Option<u64>) -> PathBuf {
+        Self::file(&self.folder, run.seed, fault)
+    }
 }
 
 impl Job {
     /// A job without runs.
     #[must_use]
     pub const fn new(script: Script, faults: Faults) -> Self {
-        Self { script, faults, portions: Vec::new() }
+        Self { script, faults, portions: Vec::new(), recordings: None }
     }
 
     /// Reads what [`supervise`] writes to a worker.
@@ -93,11 +122,24 @@ pub fn work(job: &Job, machines: &impl Machines) {
         let mut left = Some(portion);
         while let Some(run) = left {
             let plan = run.plan(job.faults);
-            let fault = if let Plan::Nth(number) = plan { Some(number) } else { None };
+            let fault = if let RunFaults::Nth(number) = plan { Some(number) } else { None };
             say(&Message::Began { seed: run.seed, fault });
             let mut machine = machines.machine(run.seed, job.script.kernel);
             machine.inject(plan);
-            if let Err(unexpected) = drive(&job.script, &mut machine, |step| say(&Message::Step(step))) {
+            let recording = job.recordings.as_ref().map(|recordings| recordings.of(&run, fault));
+            if let Some(file) = &recording {
+                machine.keep_recording(file);
+            }
+            let outcome = drive(&job.script, run.seed, &mut machine, |step| say(&Message::Step(step)));
+            // With a broken rule the machine has written it.
+            let is_wanted = outcome.is_err()
+                || job.recordings.as_ref().is_some_and(|kept| kept.passing == run.seed && run.is_first(job.faults));
+            if let Some(file) = recording.filter(|_| is_wanted)
+                && let Err(error) = machine.write_recording()
+            {
+                eprintln!("the recording was not written: {}: {error}", file.display());
+            }
+            if let Err(unexpected) = outcome {
                 say(&Message::Unexpected { words: unexpected.words, failed: machine.failures() > 0 });
                 std::process::exit(1);
             }
@@ -112,7 +154,7 @@ pub fn work(job: &Job, machines: &impl Machines) {
 
 /// How seeds are given to workers.
 #[derive(Clone, Copy, Debug)]
-pub struct Workers {
+pub struct Workers<'run> {
     /// How many workers there are at a time.
     pub jobs: usize,
     /// How many seeds a worker carries out at most. 1 for drivers that are linked into the program: their static variables outlive an
@@ -122,10 +164,22 @@ pub struct Workers {
     pub limit: Duration,
     /// Passes the standard error of workers on.
     pub shown: bool,
+    /// Somebody wants an end once it is true: workers are ended, and their runs count for nothing.
+    pub stop: &'run AtomicBool,
 }
 
-/// Has workers carry out a job with each of the seeds. `command` makes the command of a worker; `done` hears of each outcome as it comes.
-/// The outcomes, in the order of the seeds.
+impl Workers<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+}
+
+/// How often it is looked if somebody wants an end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Has workers carry out a job with each of the seeds.
+///
+/// `command` makes the command of a worker; `done` hears of each outcome as it comes. Returns the outcomes, in the order of the seeds; those that there are if somebody wants an end.
 ///
 /// # Errors
 ///
@@ -133,7 +187,7 @@ pub struct Workers {
 pub fn supervise(
     job: &Job,
     seeds: impl IntoIterator<Item = u64>,
-    workers: &Workers,
+    workers: &Workers<'_>,
     command: impl Fn() -> Command + Sync,
     done: impl Fn(&Outcome) + Sync,
 ) -> Result<Vec<Outcome>, String> {
@@ -150,15 +204,16 @@ pub fn supervise(
                 let count = workers.batch.clamp(1, share.max(1)).min(waiting.len());
                 batch.extend(waiting.drain(..count));
             }
-            if batch.is_empty() {
+            if batch.is_empty() || workers.is_stopped() {
                 return Ok(());
             }
-            while !batch.is_empty() {
+            while !batch.is_empty() && !workers.is_stopped() {
                 let mut ended = |outcome| {
                     done(&outcome);
                     outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
                 };
-                if let Some(Crash { run, outcome }) = one_worker(job, &mut batch, workers, command(), &mut ended)? {
+                let crash = one_worker(job, &mut batch, workers, command(), &mut ended)?;
+                if let Some(Crash { run, outcome }) = crash.filter(|_| !workers.is_stopped()) {
                     ended(once_more(job, run, outcome, workers, command())?);
                 }
             }
@@ -186,17 +241,17 @@ fn once_more(
     job: &Job,
     run: Portion,
     mut crash: Outcome,
-    workers: &Workers,
+    workers: &Workers<'_>,
     command: Command,
 ) -> Result<Outcome, String> {
     let faults = match run.plan(job.faults) {
-        Plan::None => Faults::None,
-        Plan::Nth(number) => Faults::Nth(number),
-        Plan::EachSite => Faults::EachSite,
+        RunFaults::None => Faults::None,
+        RunFaults::Nth(number) => Faults::Nth(number),
+        RunFaults::EachSite => Faults::EachSite,
     };
     let mut portions: VecDeque<_> = Portion::of(run.seed, faults, 1).collect();
     let mut again = None;
-    let job = Job::new(job.script.clone(), faults);
+    let job = Job { recordings: job.recordings.clone(), ..Job::new(job.script.clone(), faults) };
     let crashed = one_worker(&job, &mut portions, workers, command, &mut |outcome| again = Some(outcome))?;
     let again = again.or_else(|| crashed.map(|crash| crash.outcome)).and_then(|outcome| outcome.finding);
     if let Some(finding) = &mut crash.finding {
@@ -214,7 +269,7 @@ fn once_more(
 fn one_worker(
     job: &Job,
     portions: &mut VecDeque<Portion>,
-    workers: &Workers,
+    workers: &Workers<'_>,
     mut command: Command,
     done: &mut impl FnMut(Outcome),
 ) -> Result<Option<Crash>, String> {
@@ -237,8 +292,18 @@ fn one_worker(
         Some(run)
     };
     let limit = workers.limit;
+    let mut heard = Instant::now();
     loop {
-        match lines.recv_timeout(limit) {
+        if workers.is_stopped() {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok(None);
+        }
+        let message = lines.recv_timeout(LOOK.min(limit));
+        if message.is_ok() {
+            heard = Instant::now();
+        }
+        match message {
             Ok(Message::Began { fault: number, .. }) => {
                 (step, began, fault, has_begun) = (None, Instant::now(), number, true);
             }
@@ -257,6 +322,7 @@ fn one_worker(
                 let _ = child.wait();
                 return Ok(None);
             }
+            Err(mpsc::RecvTimeoutError::Timeout) if heard.elapsed() < limit => {}
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 late = true;
                 let _ = child.kill();

@@ -33,6 +33,11 @@ image = "nic"
 kind = "nic"
 keywords = { "*NetworkDirect" = 1 }
 addresses = ["192.168.77.11/24", "fd00::11/64"]
+index = 15
+luid = 0x6_0080_0F00_0000
+alias = "Ethernet 3"
+mac = "02-00-00-00-00-11"
+routes = ["10.1.0.0/16"]
 
 [[step]]
 do = "load"
@@ -130,6 +135,33 @@ fn datagrams_travel_in_memory_unless_a_script_with_threads_says_otherwise() {
 }
 
 #[test]
+fn an_interface_is_as_the_script_says() {
+    let device = &parse(WHOLE).expect("a script").devices[0];
+    let interface = &device.interface;
+    assert_eq!((interface.index, interface.luid), (Some(15), Some(0x6_0080_0F00_0000)));
+    assert_eq!((interface.alias.as_deref(), interface.mac), (Some("Ethernet 3"), Some([2, 0, 0, 0, 0, 0x11])));
+    assert_eq!(interface.routes, [("10.1.0.0".parse().expect("an address"), 16)]);
+    assert!(
+        device.keywords.contains(&("NetworkAddress".to_owned(), "020000000011".to_owned())),
+        "{:?}",
+        device.keywords
+    );
+}
+
+#[test]
+fn two_interfaces_of_a_machine_have_nothing_in_common() {
+    let head = "[[image]]\nname = \"x\"\n";
+    let device =
+        |name: &str, key: &str| format!("[[device]]\nname = \"{name}\"\nimage = \"x\"\nkind = \"nic\"\n{key}\n");
+    for key in ["index = 5", "alias = \"a\"", "mac = \"02-00-00-00-00-11\"", "luid = 0x6_0080_0F00_0000"] {
+        let text = format!("{head}{}{}", device("one", key), device("two", key));
+        let said = parse(&text).expect_err(key).to_string();
+        let name = key.split(' ').next().expect("a key");
+        assert_eq!(said, format!("line 8: `{name}`: the device `one` has the same"));
+    }
+}
+
+#[test]
 fn values_of_the_registry_have_their_types() {
     let script = parse(WHOLE).expect("a script");
     let registry = &script.images[0].registry;
@@ -143,7 +175,7 @@ fn values_of_the_registry_have_their_types() {
 }
 
 /// Mistakes: what stands there, what instead, what the line has to begin with that the error names, and a word of the error.
-const MISTAKES: [[&str; 4]; 27] = [
+const MISTAKES: [[&str; 4]; 38] = [
     ["processors = 2", "processors = 0", "processors", "`processors` is 0"],
     ["processors = 2", "processor = 2", "processor", "processor"],
     ["processors = 2", "datagrams = \"radio\"", "datagrams", "`datagrams` is `radio`: `memory` or `host`"],
@@ -161,7 +193,7 @@ const MISTAKES: [[&str; 4]; 27] = [
     ["file = \"f\"\ncode", "file = \"g\"\ncode", "[[step]]", "`g` is not open"],
     ["code = 0x22e000", "code = 0x1_0000_0000", "code", "`code`"],
     ["nic0.index", "nic1.index", "input", "there is no device `nic1`"],
-    ["nic0.index", "nic0.size", "input", "only `index`"],
+    ["nic0.index", "nic0.size", "input", "only `index` and `luid`"],
     ["{ be16 = 5445 }", "{ be16 = 65536 }", "input", "`be16` is 65536"],
     ["{ zero = 2 }", "{ any = 2 }", "input", "`any`"],
     ["{ zero = 2 }", "{ zero = 2, u8 = 1 }", "input", "one of u8"],
@@ -170,6 +202,22 @@ const MISTAKES: [[&str; 4]; 27] = [
     ["do = \"cancel\"", "do = \"cancel\"\ncode = 1", "code", "`code` means nothing for `cancel`"],
     ["do = \"cancel\"\nrequest = \"r\"", "do = \"cancel\"\nrequest = \"q\"", "[[step]]", "`q` was not begun"],
     ["STATUS_CANCELLED", "CANCELLED", "status", "`status` is"],
+    ["processors = 2", "procesors = 2", "procesors", "did you mean `processors`?"],
+    [
+        "image = \"consumer\"",
+        "image = \"consumr\"",
+        "[[step]]",
+        "there is no image `consumr`; did you mean `consumer`?",
+    ],
+    ["nic0.index", "nic0.indx", "input", "only `index` and `luid`; did you mean `index`?"],
+    ["{ zero = 2 }", "{ zeros = 2 }", "input", "there is no kind `zeros`; did you mean `zero`?"],
+    ["index = 15", "index = 0", "index", "`index` is 0"],
+    ["alias = \"Ethernet 3\"", "alias = \"\"", "alias", "`alias` is ``: 1 to 256 characters"],
+    ["luid = 0x6_0080_0F00_0000", "luid = 15", "luid", "`luid` is 0xf: such as 0x0006"],
+    ["mac = \"02-00-00-00-00-11\"", "mac = \"03-00-00-00-00-11\"", "mac", "`mac` is `03-00-00-00-00-11`: such as"],
+    ["mac = \"02-00-00-00-00-11\"", "mac = \"02-00-00-00-00\"", "mac", "`mac` is"],
+    ["10.1.0.0/16", "10.1.0.0", "routes", "`routes`: `10.1.0.0` is not like `10.1.0.0/16`"],
+    ["\"*NetworkDirect\" = 1", "NetworkAddress = \"x\"", "[[device]]", "`mac` is the keyword `NetworkAddress`"],
     ["state = \"D3\"", "state = \"D5\"", "state", "`state` is `D5`: D0, D1, D2 or D3"],
 ];
 

@@ -2,7 +2,13 @@
 
 #![cfg(unix)]
 
-use std::{fs, path::PathBuf, process::Command, time::Duration};
+use std::{
+    fs,
+    path::PathBuf,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
 
 use runner::{
     faults::Faults,
@@ -15,10 +21,13 @@ use runner::{
 const BEGAN: &str = r#"echo; echo 'run: {"began":{"seed":7,"fault":null}}'"#;
 const PASSED: &str = r#"echo; echo 'run: {"passed":{"hash":1}}'"#;
 
+/// Nobody wants an end.
+static NEVER: AtomicBool = AtomicBool::new(false);
+
 /// Has workers that are this program of the shell carry out the seed 7.
 fn outcomes(program: &str) -> Result<Vec<Outcome>, String> {
     let job = Job::new(parse("[[image]]\nname = \"a\"\nfile = \"a.sys\"\n").expect("a script"), Faults::None);
-    let workers = Workers { jobs: 1, batch: 1, limit: Duration::from_mins(1), shown: false };
+    let workers = Workers { jobs: 1, batch: 1, limit: Duration::from_mins(1), shown: false, stop: &NEVER };
     let command = || {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("cat >/dev/null; {program}")]);
@@ -75,4 +84,26 @@ fn a_broken_rule_is_not_run_again() {
     let runs = fs::read_to_string(&file).expect("it ran").lines().count();
     let _ = fs::remove_file(&file);
     assert_eq!((rule.as_str(), seen.as_str(), runs), ("pool-leak", "1 block", 1));
+}
+
+#[test]
+fn a_run_that_somebody_ends_is_no_finding() {
+    let job = Job::new(parse("[[image]]\nname = \"a\"\nfile = \"a.sys\"\n").expect("a script"), Faults::None);
+    let stop = AtomicBool::new(false);
+    let workers = Workers { jobs: 2, batch: 1, limit: Duration::from_mins(1), shown: false, stop: &stop };
+    // The seeds that begin after the first have no end.
+    let file = new_file("stop");
+    let program = format!(
+        "cat >/dev/null; {BEGAN}; if mkdir {} 2>/dev/null; then {PASSED}; else exec sleep 600; fi",
+        file.display()
+    );
+    let command = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", &program]);
+        command
+    };
+    let outcomes = supervise(&job, 1..=9, &workers, command, |_| stop.store(true, Relaxed)).expect("workers start");
+    let _ = fs::remove_dir(&file);
+    assert_eq!(outcomes.len(), 1, "{outcomes:?}");
+    assert!(outcomes[0].finding.is_none(), "{outcomes:?}");
 }

@@ -54,6 +54,9 @@ impl<L: Load> Machines for Simulated<L> {
 /// `STATUS_OBJECT_NAME_NOT_FOUND`.
 pub const NOT_FOUND: NtStatus = NtStatus::from_bits(0xC000_0034);
 
+/// `STATUS_OBJECT_NAME_COLLISION`.
+const TAKEN: NtStatus = NtStatus::from_bits(0xC000_0035);
+
 /// A status of the kernel.
 pub const fn status(bits: NTSTATUS) -> NtStatus {
     NtStatus::from_bits(bits.cast_unsigned())

@@ -1,6 +1,6 @@
 //! A kernel with what a script has made there, by its names.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io, path::Path};
 
 use ndis::{
     NDIS_DEVICE_POWER_STATE, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED, NDIS_PACKET_TYPE_MULTICAST,
@@ -9,13 +9,15 @@ use ndis::{
 use ntstatus::NtStatus;
 use runner::{
     Answer, Machine,
-    faults::Plan,
+    faults::RunFaults,
     machine::Control,
-    script::{Device, DeviceKind, Image, RegistryValue},
+    script::{Device, DeviceKind, Image, Interface, RegistryValue},
 };
-use simulated_kernel::{Driver, FaultPlan, File, IoFile, IoPending, Kernel, Nic, Pending, PlainDevice, Takes, Value};
+use simulated_kernel::{
+    Driver, File, Injection, IoFile, IoPending, Kernel, Nic, NicInterface, Pending, PlainDevice, Takes, Value,
+};
 
-use crate::{Load, NOT_FOUND, status};
+use crate::{Load, NOT_FOUND, TAKEN, status};
 
 /// How long, in microseconds, a driver has to see the addresses of its interface: it is told by a callback, and reads the table in a work
 /// item.
@@ -23,6 +25,9 @@ const ADDRESSES_ARE_SEEN: u64 = 5_000;
 
 /// The work item of a driver that has met a busy machine has longer. One that has not returned by then is a failure to start.
 const ADDRESSES_ARE_READ: u64 = 10_000_000;
+
+/// The metric of a script's routes: that of a prefix of an interface's own.
+const METRIC: u32 = 256;
 
 enum Started {
     PnP(simulated_kernel::Device),
@@ -67,7 +72,12 @@ impl<L> Running<L> {
     /// Adds an adapter that protocols are bound to, with its addresses.
     fn add_nic(&self, device: &Device) -> Result<Nic, NtStatus> {
         let keywords: Vec<_> = device.keywords.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        let nic = self.drivers[&device.image].add_nic(&keywords).map_err(ndis_status)?;
+        let Interface { index, luid, alias, routes, .. } = device.interface.clone();
+        if self.kernel.network().has_interface(index, luid) {
+            return Err(TAKEN);
+        }
+        let interface = NicInterface { index, luid, alias };
+        let nic = self.drivers[&device.image].add_nic_as(&keywords, &interface).map_err(ndis_status)?;
         let types = NDIS_PACKET_TYPE_DIRECTED | NDIS_PACKET_TYPE_BROADCAST | NDIS_PACKET_TYPE_MULTICAST;
         let bound = nic.set(OID_GEN_CURRENT_PACKET_FILTER, &types.to_le_bytes()).status;
         if bound != NDIS_STATUS::SUCCESS {
@@ -76,6 +86,9 @@ impl<L> Running<L> {
         }
         for (address, prefix) in &device.addresses {
             self.kernel.network().add_address(nic.if_index(), *address, *prefix);
+        }
+        for (prefix, length) in routes {
+            self.kernel.network().add_route(prefix, length, nic.if_index(), METRIC);
         }
         self.kernel.sleep(ADDRESSES_ARE_SEEN);
         if !self.kernel.wait_for_work_items(ADDRESSES_ARE_READ) {
@@ -106,16 +119,24 @@ fn take<T>(map: &mut BTreeMap<String, T>, name: &str) -> T {
 }
 
 impl<L: Load> Machine for Running<L> {
-    fn inject(&mut self, plan: Plan) {
+    fn inject(&mut self, plan: RunFaults) {
         self.kernel.inject(match plan {
-            Plan::None => FaultPlan::None,
-            Plan::Nth(number) => FaultPlan::Nth(number),
-            Plan::EachSite => FaultPlan::EachSite,
+            RunFaults::None => Injection::None,
+            RunFaults::Nth(number) => Injection::Nth(number),
+            RunFaults::EachSite => Injection::EachSite,
         });
     }
 
     fn failures(&self) -> u64 {
         self.kernel.faults_injected()
+    }
+
+    fn keep_recording(&mut self, file: &Path) {
+        self.kernel.keep_recording(file);
+    }
+
+    fn write_recording(&mut self) -> io::Result<()> {
+        self.kernel.write_recording()
     }
 
     fn load(&mut self, image: &Image) -> Result<(), NtStatus> {
@@ -201,6 +222,7 @@ impl<L: Load> Machine for Running<L> {
     fn property(&self, device: &str, property: &str) -> Option<u64> {
         match (self.devices.get(device)?, property) {
             (Started::Nic(nic), "index") => Some(nic.if_index().into()),
+            (Started::Nic(nic), "luid") => Some(nic.luid()),
             _ => None,
         }
     }

@@ -1,6 +1,9 @@
-//! What a driver has the kernel pass to a callback: an address, as a rule, of memory that has to be there when the callback comes.
+//! What drivers pass: structures that say their size, identifiers, and the argument of a callback, as a rule the address of memory that
+//! has to be there when the callback comes.
 
-use crate::{context, pool, report::bug_check, rule::Rule};
+use wdk_bindings::GUID;
+
+use crate::{pool, report::bug_check, rule::Rule, sites::site_in_words};
 
 /// The argument of a callback, and which block of memory it lies in.
 #[derive(Clone, Copy)]
@@ -22,13 +25,40 @@ impl Argument {
         if let Some((number, site)) = self.block
             && pool::block_at(self.address).is_none_or(|(now, _)| now != number)
         {
-            let (address, place) = (self.address, context::site_in_words(site));
+            let (address, place) = (self.address, site_in_words(site));
+            let freed = pool::freed_in_words(address);
             let words = "is in memory that was freed since the driver named it";
             bug_check(
                 Rule::UseAfterFree,
-                format_args!("the argument {address:#x} of {callback} {words}; allocated{place}"),
+                format_args!("the argument {address:#x} of {callback} {words}; allocated{place}{freed}"),
             );
         }
         std::ptr::with_exposed_provenance_mut(self.address)
+    }
+}
+
+/// Checks the size that a structure says of itself.
+pub fn check_size<T>(size: u32, name: &str) {
+    if size as usize != size_of::<T>() {
+        bug_check(Rule::BadArgument, format_args!("{name} says that it has {size} bytes"));
+    }
+}
+
+/// Returns true if two identifiers are the same.
+pub fn same(one: &GUID, other: &GUID) -> bool {
+    (one.Data1, one.Data2, one.Data3, one.Data4) == (other.Data1, other.Data2, other.Data3, other.Data4)
+}
+
+/// An address as something that threads may carry.
+#[derive(Clone, Copy)]
+pub struct Word(pub usize);
+
+impl Word {
+    pub fn of<T>(pointer: *mut T) -> Self {
+        Self(pointer.expose_provenance())
+    }
+
+    pub const fn pointer<T>(self) -> *mut T {
+        std::ptr::with_exposed_provenance_mut(self.0)
     }
 }

@@ -2,24 +2,18 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard},
     thread::{self, Thread},
     time::{Duration, Instant},
 };
 
-use host::machine::{Irql, current_irql, no_locks_held};
+use host::machine::{Irql, MachineRef, current_irql, no_locks_held};
 use rand_xoshiro::{
     SplitMix64,
     rand_core::{Rng, SeedableRng},
 };
 
-use crate::{
-    context,
-    kernel::{State, lock},
-    report::bug_check,
-    rule::Rule,
-    waiting,
-};
+use crate::{dispatcher::Dispatcher, report::bug_check, rule::Rule, running, sync::lock};
 
 /// Whose turn it is.
 pub struct Baton {
@@ -43,17 +37,17 @@ struct Turns {
 }
 
 /// Returns true if DPCs or timers ran meanwhile.
-fn ran(state: &State, work: impl FnOnce()) -> bool {
-    let before = state.machine.statistics().steps;
+fn ran(machine: &MachineRef, work: impl FnOnce()) -> bool {
+    let before = machine.statistics().steps;
     work();
-    state.machine.statistics().steps != before
+    machine.statistics().steps != before
 }
 
 /// Lets time pass until something happens, at most until then. Not all at once: a timer that is due earlier may wake somebody.
-fn let_pass(state: &State, until: u64) {
+fn let_pass(machine: &MachineRef, until: u64) {
     loop {
-        let left = until.saturating_sub(state.machine.now());
-        if left == 0 || ran(state, || state.machine.run_for((left / 16).max(200).min(left))) {
+        let left = until.saturating_sub(machine.now());
+        if left == 0 || ran(machine, || machine.run_for((left / 16).max(200).min(left))) {
             return;
         }
     }
@@ -75,7 +69,7 @@ impl Baton {
 
     /// The current thread is the test's.
     pub fn begin(&self) {
-        context::set_thread(0);
+        running::set_thread(0);
         lock(&self.turns).threads.push_back(0);
     }
 
@@ -96,7 +90,7 @@ impl Baton {
 
     /// Waits for the current thread's turn.
     fn take(&self) {
-        let me = context::thread();
+        let me = running::thread();
         let started = Instant::now();
         loop {
             let mut turns = lock(&self.turns);
@@ -126,7 +120,7 @@ impl Baton {
 
     /// The current thread ends.
     pub fn end(&self) {
-        let me = context::thread();
+        let me = running::thread();
         let mut turns = lock(&self.turns);
         turns.threads.retain(|&thread| thread != me);
         turns.looked.clear();
@@ -138,7 +132,7 @@ impl Baton {
 
     /// Lets another thread go on, if there is one that may have something to do, and waits for the turn to come back.
     fn pass(&self) {
-        let me = context::thread();
+        let me = running::thread();
         let mut turns = lock(&self.turns);
         // Round and round, so that nobody is left out, and beginning anywhere.
         let skip = turns.random.next_u64().is_multiple_of(4);
@@ -160,15 +154,22 @@ impl Baton {
     }
 
     /// Waits until `condition` holds or that time has come. Whether it holds.
-    pub fn wait(&self, state: &Arc<State>, end: Option<u64>, what: &str, mut condition: impl FnMut() -> bool) -> bool {
+    pub fn wait(
+        &self,
+        machine: &MachineRef,
+        dispatcher: &Dispatcher,
+        end: Option<u64>,
+        what: &str,
+        mut condition: impl FnMut() -> bool,
+    ) -> bool {
         loop {
             let mut holds = false;
-            let acted = ran(state, || holds = condition());
+            let acted = ran(machine, || holds = condition());
             if holds {
                 self.progress();
                 return true;
             }
-            let now = state.machine.now();
+            let now = machine.now();
             if end.is_some_and(|end| now >= end) {
                 self.progress();
                 return false;
@@ -180,25 +181,25 @@ impl Baton {
             }
             let (runs, everybody, earliest) = {
                 let mut turns = lock(&self.turns);
-                turns.looked.insert(context::thread());
+                turns.looked.insert(running::thread());
                 if let Some(end) = end {
                     turns.earliest = Some(turns.earliest.map_or(end, |earliest| earliest.min(end)));
                 }
                 let everybody = turns.threads.iter().all(|thread| turns.looked.contains(thread));
                 (turns.random.next_u64().is_multiple_of(2), everybody, turns.earliest)
             };
-            if (runs || everybody) && ran(state, || state.machine.run_until_idle()) {
+            if (runs || everybody) && ran(machine, || machine.run_until_idle()) {
                 self.progress();
                 continue;
             }
             // Nobody can do anything before time passes.
             if everybody {
                 match earliest {
-                    Some(earliest) => let_pass(state, earliest),
-                    None if state.machine.step() => {}
+                    Some(earliest) => let_pass(machine, earliest),
+                    None if machine.step() => {}
                     None => {
                         let words = format_args!("{what}: nothing is left that could end the wait");
-                        waiting::stuck(state, Rule::Deadlock, words);
+                        dispatcher.stuck(Rule::Deadlock, words);
                     }
                 }
                 self.progress();

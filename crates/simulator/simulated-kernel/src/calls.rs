@@ -5,7 +5,7 @@ use std::{
     thread::{self, ThreadId},
 };
 
-use crate::kernel::{State, lock};
+use crate::state::{State, lock};
 
 /// The calls of a routine.
 #[derive(Default)]

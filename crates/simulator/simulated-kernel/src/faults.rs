@@ -11,7 +11,10 @@ use std::{
     },
 };
 
-use crate::kernel::{Kernel, State, lock};
+use crate::{
+    kernel::Kernel,
+    state::{Part, State, lock},
+};
 
 /// Counts what can fail, and lets one of it fail.
 #[derive(Default)]
@@ -28,7 +31,7 @@ pub struct Faults {
 
 /// What is to fail, counted from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultPlan {
+pub enum Injection {
     /// Nothing.
     None,
     /// The one with this number; 1 is the next one.
@@ -38,6 +41,8 @@ pub enum FaultPlan {
     /// At each call site the first one: of the drivers that [`Kernel::image`] knows.
     EachSite,
 }
+
+impl Part for Faults {}
 
 impl Faults {
     /// Returns true if something was made to fail since the last plan was made.
@@ -49,7 +54,7 @@ impl Faults {
 impl State {
     /// Something that can fail is about to be done. Whether it fails.
     pub fn strikes(&self) -> bool {
-        let faults = &self.faults;
+        let faults = self.part::<Faults>();
         let number = faults.counted.fetch_add(1, AcqRel) + 1;
         let (failing, period) = (faults.failing.load(Acquire), faults.period.load(Acquire));
         let by_number = number == failing || (period != 0 && number.is_multiple_of(period));
@@ -71,14 +76,14 @@ impl Kernel {
     /// Counted are allocations from the pool (a driver's boxes and vectors too), objects and device structures of the
     /// framework, symbolic links, interfaces, registrations, threads, MDLs and mappings, and of NDIS registrations,
     /// configurations and their values, attributes, pools, lists, MDLs and work items, in one sequence.
-    pub fn inject(&self, plan: FaultPlan) {
-        let faults = &self.state.faults;
+    pub fn inject(&self, plan: Injection) {
+        let faults = self.state.part::<Faults>();
         let (failing, period) = match plan {
-            FaultPlan::None | FaultPlan::EachSite => (0, 0),
-            FaultPlan::Nth(number) => (number, 0),
-            FaultPlan::Every(period) => (0, period),
+            Injection::None | Injection::EachSite => (0, 0),
+            Injection::Nth(number) => (number, 0),
+            Injection::Every(period) => (0, period),
         };
-        *lock(&faults.sites) = (plan == FaultPlan::EachSite).then(BTreeSet::new);
+        *lock(&faults.sites) = (plan == Injection::EachSite).then(BTreeSet::new);
         faults.happened.store(false, Release);
         faults.counted.store(0, Release);
         faults.injected.store(0, Release);
@@ -89,7 +94,7 @@ impl Kernel {
     /// Returns true if a fault was injected since the last plan was made.
     #[must_use]
     pub fn fault_happened(&self) -> bool {
-        self.state.faults.happened.load(Acquire)
+        self.state.part::<Faults>().happened.load(Acquire)
     }
 
     /// Runs `scenario` once for each of `numbers`, with the fault of that number, until there is none with it. No fault is
@@ -97,26 +102,26 @@ impl Kernel {
     pub fn fail_each(&self, numbers: impl IntoIterator<Item = u64>, mut scenario: impl FnMut()) -> usize {
         let mut failures = 0;
         for number in numbers {
-            self.inject(FaultPlan::Nth(number));
+            self.inject(Injection::Nth(number));
             scenario();
             if !self.fault_happened() {
                 break;
             }
             failures += 1;
         }
-        self.inject(FaultPlan::None);
+        self.inject(Injection::None);
         failures
     }
 
     /// How many faults were injected since the last plan was made.
     #[must_use]
     pub fn faults_injected(&self) -> u64 {
-        self.state.faults.injected.load(Acquire)
+        self.state.part::<Faults>().injected.load(Acquire)
     }
 
     /// How many things that can fail were done since the last plan was made.
     #[must_use]
     pub fn counted_faults(&self) -> u64 {
-        self.state.faults.counted.load(Acquire)
+        self.state.part::<Faults>().counted.load(Acquire)
     }
 }

@@ -5,10 +5,11 @@
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
+    ptr,
     sync::atomic::{AtomicU8, Ordering::Relaxed},
 };
 
-use crate::{context, pool, report::bug_check, rule::Rule};
+use crate::{context, pool, report::bug_check, rule::Rule, state};
 
 /// The allocator.
 pub struct Heap;
@@ -29,12 +30,28 @@ pub fn report_violation() {
 // SAFETY: the pool gives non-overlapping blocks of at least `size` bytes, aligned to sixteen, and takes them back.
 unsafe impl GlobalAlloc for WdkAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        pool::allocate_for_driver(layout.size())
+        allocate_for_driver(layout.size())
     }
 
     unsafe fn dealloc(&self, address: *mut u8, _layout: Layout) {
-        pool::free_for_driver(address.addr());
+        free_for_driver(address.addr());
     }
+}
+
+/// What the drivers' allocator gets.
+fn allocate_for_driver(size: usize) -> *mut u8 {
+    let state = state::current();
+    state.preempt();
+    if state.strikes() {
+        return ptr::null_mut();
+    }
+    let address = pool::allocate(context::caller(), size, pool::HEAP_TAG, true);
+    address.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
+}
+
+/// What the drivers' allocator gives back.
+fn free_for_driver(address: usize) {
+    pool::free(address, None);
 }
 
 static POOL: kernel::Aligned<WdkAllocator> = kernel::Aligned(WdkAllocator);
@@ -47,17 +64,17 @@ unsafe impl GlobalAlloc for Heap {
                 VIOLATION.store(1, Relaxed);
             }
             let _inside = context::Inside::new("the driver's allocator");
-            // SAFETY: the caller's promise about the layout.
+            // SAFETY: the same call with the same layout.
             return unsafe { POOL.alloc(layout) };
         }
-        // SAFETY: the caller's promise about the layout.
+        // SAFETY: the same call with the same layout.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
         if pool::contains(address.addr()) {
             let _inside = context::Inside::new("the driver's allocator");
-            // SAFETY: an address of the pool, so it came from `alloc` above with this layout (the caller's promise).
+            // SAFETY: an address of the pool came from `POOL.alloc` above, with this layout (`GlobalAlloc`).
             return unsafe { POOL.dealloc(address, layout) };
         }
         // SAFETY: any other address came from the system's allocator.

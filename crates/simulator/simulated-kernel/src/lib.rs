@@ -9,7 +9,11 @@
 //!
 //! There is one kernel at a time in a process, because drivers that are linked into it have static variables.
 //!
-//! On Windows it loads driver images: files, as `tools/build-drivers.sh` or a kit makes them. There the calling convention is that of
+//! The files lie in layers: the core, which are those in no folder; the subsystems in their folders, each of which keeps its own state
+//! (`state.rs` says how); and on top `pnp`, `programs` and `builder.rs`, which puts a kernel together. "Where things are" in the
+//! document has more, and how to add a routine.
+//!
+//! On Windows it loads driver images: files, as `cargo xtask drivers` or a kit makes them. There the calling convention is that of
 //! the images, and each load has variables of its own.
 
 #![cfg(any(unix, all(windows, target_arch = "x86_64")))]
@@ -18,12 +22,19 @@
     reason = "locks of a simulation: short sections, and clarity before speed"
 )]
 
+mod answer;
 mod argument;
 mod baton;
+mod builder;
+mod callers;
 mod calls;
 mod check;
 mod context;
+mod dispatcher;
+mod drivers;
+mod ending;
 mod faults;
+mod findings;
 #[cfg(unix)]
 mod heap;
 #[cfg(windows)]
@@ -31,19 +42,29 @@ mod image;
 mod kernel;
 mod limits;
 mod ndis;
+mod ndk_provider;
+mod ndk_steps;
 mod netio;
 mod paged;
+mod pages;
+mod pins;
 mod platform;
 mod pnp;
 mod pool;
-mod process;
+mod processors;
+mod programs;
+mod recordings;
 mod report;
+mod routine;
 mod rule;
+mod running;
 mod sites;
 mod stack;
+mod state;
+mod sync;
 mod text;
 mod tracked;
-mod user;
+mod value;
 #[cfg(unix)]
 mod violation;
 mod waiting;
@@ -52,18 +73,32 @@ mod wdm;
 mod wsk;
 
 pub use crate::{
+    answer::Answer,
+    builder::Builder,
     check::{assert_consumer_callback, caught, irql, locks_held},
-    faults::FaultPlan,
-    kernel::{Builder, Kernel},
-    ndis::{NdkEvent, Nic, OidAnswer, PendingOid, ROUTINES as NDIS_ROUTINES, Sent, Status},
-    netio::{Network, NewInterface},
-    pnp::{Device, Driver, Entry, Identity, Takes, Value},
-    process::{LockedPages, Process},
+    drivers::{Driver, Entry, Identity},
+    faults::Injection,
+    kernel::Kernel,
+    ndis::{NdkEvent, Nic, NicInterface, OidAnswer, PendingOid, ROUTINES as NDIS_ROUTINES, Sent, Status},
+    ndk_provider::NdkProvider,
+    netio::{network::Network, stack::NewInterface},
+    pages::LockedPages,
+    pnp::{Device, Takes},
+    programs::{
+        file::{File, Pending},
+        process::Process,
+    },
     report::{CHILD, EXIT_CODE},
     rule::Rule,
-    user::{Answer, File, Pending},
-    wdm::{IoFile, IoPending, PlainDevice, thread::object_attributes},
-    wsk::{Impairment, Medium, NdkProvider},
+    value::Value,
+    wdm::{
+        io::{
+            file::{IoFile, IoPending},
+            plug::PlainDevice,
+        },
+        thread::object_attributes,
+    },
+    wsk::{Impairment, Medium},
 };
 
 #[cfg(windows)]

@@ -10,7 +10,11 @@ use std::sync::{
 
 use host::machine::{Irql, current_irql};
 
-use crate::{kernel::lock, platform, pool::PAGE, report::EXIT_CODE};
+use crate::{
+    platform::{self, PAGE},
+    report::EXIT_CODE,
+    sync::lock,
+};
 
 /// Addresses of paged memory in all.
 const ARENA: usize = 1 << 30;
@@ -21,12 +25,11 @@ static PRESENT: AtomicBool = AtomicBool::new(false);
 /// A bit for each page whose memory was freed. It is never used for anything else.
 static FREED: [AtomicU64; ARENA / PAGE / 64] = [const { AtomicU64::new(0) }; ARENA / PAGE / 64];
 
-/// Reserves the addresses, and has faults come here.
+/// Reserves the addresses. Whoever installs the handler of faults has it call [`fault`].
 pub fn begin() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         BASE.store(platform::reserve(ARENA, false), Relaxed);
-        platform::install_fault_handler();
     });
 }
 

@@ -2,6 +2,8 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt::{self, Write},
+    ops::Range,
     ptr,
     sync::{
         Mutex, OnceLock,
@@ -10,19 +12,20 @@ use std::{
 };
 
 use crate::{
-    context::{self, DriverId},
-    kernel::{self, lock},
     platform,
     report::bug_check,
     rule::Rule,
+    running::{self, DriverId},
+    sites,
+    state::{self, lock},
 };
+
+pub use crate::platform::PAGE;
 
 /// Addresses of the pool in all. Memory is only used where blocks are.
 const ARENA: usize = 16 << 30;
 /// So many bytes become usable at a time.
 const COMMIT: usize = 1 << 20;
-/// Blocks from this size on begin on a page.
-pub const PAGE: usize = 4096;
 /// Bytes before and after a block that nobody may write.
 const GUARD: usize = 16;
 /// What guards hold.
@@ -52,12 +55,37 @@ struct Block {
     site: usize,
 }
 
+/// A block that was given back.
+#[derive(Clone, Copy)]
+struct Free {
+    /// The address that the driver had.
+    address: usize,
+    block: Block,
+    /// Where the driver gave it back, if that is known.
+    site: usize,
+}
+
+impl Free {
+    /// What it was, for a message.
+    fn in_words(&self) -> String {
+        let Block { size, tag, number, site, .. } = self.block;
+        let mut words = format!("block {number} of {size} bytes with the tag {}", tag_in_words(tag));
+        for (what, site) in [("allocated", site), ("freed", self.site)] {
+            let place = sites::site_in_words(site);
+            if !place.is_empty() {
+                let _ = write!(words, "; {what}{place}");
+            }
+        }
+        words
+    }
+}
+
 #[derive(Default)]
 struct Pool {
     /// By the address that the driver has.
     blocks: BTreeMap<usize, Block>,
-    /// Free slots by size, the longest free one first, with the address and tag that it had.
-    free: BTreeMap<usize, VecDeque<(usize, usize, u32)>>,
+    /// Free slots by size, the longest free one first, with what was there.
+    free: BTreeMap<usize, VecDeque<Free>>,
     /// The end of what was ever used.
     top: usize,
     /// As many bytes can be used.
@@ -96,6 +124,22 @@ pub fn is_live(address: usize) -> Option<bool> {
     })
 }
 
+/// Ends the test if an address is one of memory that is free. `what` is there, in words that a place follows.
+pub fn check_live(address: usize, what: fmt::Arguments<'_>) {
+    if is_live(address) == Some(false) {
+        bug_check(Rule::UseAfterFree, format_args!("{what} memory that is free{}", freed_in_words(address)));
+    }
+}
+
+/// What was at an address that is free now, for a message: `: block 7 of ...`. Nothing if that is not known any more.
+pub fn freed_in_words(address: usize) -> String {
+    let around = |free: &&Free| (free.address..free.address + free.block.size.max(1)).contains(&address);
+    let find = |pool: &Pool| pool.free.values().flatten().rfind(around).copied();
+    // The words are made without the lock: in a driver's context they are the driver's memory.
+    let free = lock(&POOL).as_ref().and_then(find);
+    free.map_or_else(String::new, |free| format!(": {}", free.in_words()))
+}
+
 /// The number of the block in use around an address, and where it was asked for.
 pub fn block_at(address: usize) -> Option<(u64, usize)> {
     let pool = lock(&POOL);
@@ -116,9 +160,9 @@ impl Pool {
         if let Some(queue) = self.free.get_mut(&slot_size)
             && queue.len() > QUARANTINE
         {
-            let (slot, address, tag) = queue.pop_front()?;
-            check_free(slot, slot_size, address, tag);
-            return Some((slot, slot_size));
+            let free = queue.pop_front()?;
+            check_free(&free);
+            return Some((free.block.slot, slot_size));
         }
         let base = *BASE.get()?;
         // Slots of whole pages begin on a page.
@@ -154,14 +198,11 @@ const fn poisoned(slot: usize, size: usize) -> [(usize, usize); 2] {
     if size <= LONG { [(slot, size), (slot, 0)] } else { [(slot, LONG / 2), (slot + size - LONG / 2, LONG / 2)] }
 }
 
-fn check_free(slot: usize, slot_size: usize, address: usize, tag: u32) {
-    for (start, len) in poisoned(slot, slot_size) {
+fn check_free(free: &Free) {
+    for (start, len) in poisoned(free.block.slot, free.block.slot_size) {
         if let Some(offset) = first_other(bytes(start, len), POISON) {
-            let place = (start + offset).wrapping_sub(address).cast_signed();
-            bug_check(
-                Rule::UseAfterFree,
-                format_args!("byte {place} of a freed block with the tag {} was written", tag_in_words(tag)),
-            );
+            let place = (start + offset).wrapping_sub(free.address).cast_signed();
+            bug_check(Rule::UseAfterFree, format_args!("byte {place} was written of a freed {}", free.in_words()));
         }
     }
 }
@@ -194,6 +235,8 @@ pub fn in_use() -> usize {
 
 /// Allocates. `None` if there is no memory.
 pub fn allocate(owner: DriverId, size: usize, tag: u32, zeroed: bool) -> Option<usize> {
+    // What the pool allocates for itself is not the driver's in whose context a test may call: it would come back here.
+    let _nobody = running::Nobody::new();
     let mut guard = lock(&POOL);
     let pool = guard.as_mut()?;
     let (slot, slot_size) = pool.take(size)?;
@@ -204,7 +247,7 @@ pub fn allocate(owner: DriverId, size: usize, tag: u32, zeroed: bool) -> Option<
     pool.most = pool.most.max(pool.in_use);
     pool.blocks.insert(
         address,
-        Block { slot, slot_size, size, tag, owner, number: pool.number, site: context::current_site() },
+        Block { slot, slot_size, size, tag, owner, number: pool.number, site: running::current_site() },
     );
     drop(guard);
     bytes(slot, address - slot).fill(GUARD_BYTE);
@@ -215,6 +258,7 @@ pub fn allocate(owner: DriverId, size: usize, tag: u32, zeroed: bool) -> Option<
 
 /// Allocates pageable memory, which is never used again once it is free.
 pub fn allocate_paged(owner: DriverId, size: usize, tag: u32) -> Option<usize> {
+    let _nobody = running::Nobody::new();
     let address = crate::paged::reserve(size)?;
     let mut guard = lock(&POOL);
     let pool = guard.as_mut()?;
@@ -224,7 +268,7 @@ pub fn allocate_paged(owner: DriverId, size: usize, tag: u32) -> Option<usize> {
     pool.most = pool.most.max(pool.in_use);
     pool.blocks.insert(
         address,
-        Block { slot: address, slot_size: 0, size, tag, owner, number, site: context::current_site() },
+        Block { slot: address, slot_size: 0, size, tag, owner, number, site: running::current_site() },
     );
     drop(guard);
     Some(address)
@@ -232,13 +276,15 @@ pub fn allocate_paged(owner: DriverId, size: usize, tag: u32) -> Option<usize> {
 
 /// Frees. `tag` is the one that the driver expects the block to have, if it says.
 pub fn free(address: usize, tag: Option<u32>) {
+    let site = running::current_site();
+    let _nobody = running::Nobody::new();
     let mut guard = lock(&POOL);
     let Some(pool) = guard.as_mut() else { return };
     let Some(block) = pool.blocks.remove(&address) else {
-        let freed = pool.free.values().flatten().any(|&(_, before, _)| before == address);
+        let freed = pool.free.values().flatten().rfind(|free| free.address == address).copied();
         drop(guard);
-        if freed {
-            bug_check(Rule::DoubleFree, format_args!("the block at {address:#x} is free already"));
+        if let Some(free) = freed {
+            bug_check(Rule::DoubleFree, format_args!("the block at {address:#x} is free already: {}", free.in_words()));
         }
         bug_check(Rule::BadFree, format_args!("there is no block at {address:#x}"));
     };
@@ -248,25 +294,22 @@ pub fn free(address: usize, tag: Option<u32>) {
         let (said, has) = (tag_in_words(tag), tag_in_words(block.tag));
         bug_check(Rule::PoolTag, format_args!("freed with the tag {said}, but allocated with {has}"));
     }
-    let state = kernel::current();
-    state.check_pinned_memory(&(address..address + block.size.max(1)));
+    let state = state::current();
+    state.watching().for_each(|part| part.memory_is_to_go(&(address..address + block.size.max(1))));
+    check_guards(address, &block);
+    let range = address..address + block.size;
+    state.watching().for_each(|part| part.memory_is_gone(&state, &range));
     if block.slot_size == 0 {
-        // Of what the kernel keeps only push locks may be pageable.
-        state.forget_range(address, block.size);
         crate::paged::release(address, block.size);
         return;
     }
-    check_guards(address, &block);
-    state.forget_range(address, block.size);
-    crate::wdm::forget_locks(address, block.size);
-    state.forget_spin_locks(address, block.size);
-    crate::wdm::forget_shared_locks(&state, &(address..address + block.size));
     for (start, len) in poisoned(block.slot, block.slot_size) {
         bytes(start, len).fill(POISON);
     }
     let mut guard = lock(&POOL);
     if let Some(pool) = guard.as_mut() {
-        pool.free.entry(block.slot_size).or_default().push_back((block.slot, address, block.tag));
+        let free = Free { address, block, site };
+        pool.free.entry(block.slot_size).or_default().push_back(free);
     }
 }
 
@@ -296,11 +339,7 @@ pub fn check_poison() {
     for (&address, block) in &pool.blocks {
         check_guards(address, block);
     }
-    for (&slot_size, queue) in &pool.free {
-        for &(slot, address, tag) in queue {
-            check_free(slot, slot_size, address, tag);
-        }
-    }
+    pool.free.values().flatten().for_each(check_free);
 }
 
 /// Checks that a driver has freed everything.
@@ -327,7 +366,7 @@ pub fn check_leaks(owner: DriverId, name: &str, heir: Option<DriverId>) {
                 first.size,
                 tag_in_words(first.tag),
                 first.number,
-                context::site_in_words(first.site)
+                sites::site_in_words(first.site)
             ),
         );
     }
@@ -336,7 +375,16 @@ pub fn check_leaks(owner: DriverId, name: &str, heir: Option<DriverId>) {
 /// Where a block was asked for, for a message.
 pub fn site_in_words(address: usize) -> String {
     let site = lock(&POOL).as_ref().and_then(|pool| pool.blocks.get(&address)).map_or(0, |block| block.site);
-    context::site_in_words(site)
+    sites::site_in_words(site)
+}
+
+/// The blocks in use of so many bytes or more. None if somebody holds the pool: whoever asks waits for nobody.
+pub fn large_blocks(least: usize) -> Vec<Range<usize>> {
+    let Ok(guard) = POOL.try_lock() else { return Vec::new() };
+    let blocks = guard.iter().flat_map(|pool| &pool.blocks);
+    // Pageable memory may not be there.
+    let large = blocks.filter(|(_, block)| block.size >= least && block.slot_size != 0);
+    large.map(|(&address, block)| address..address + block.size).collect()
 }
 
 /// The number of blocks and bytes that a driver has.
@@ -346,20 +394,16 @@ pub fn usage(owner: DriverId) -> (usize, usize) {
     blocks.fold((0, 0), |(count, size), block| (count + 1, size + block.size))
 }
 
-/// What the drivers' allocator gets.
-#[cfg(unix)]
-pub fn allocate_for_driver(size: usize) -> *mut u8 {
-    let state = kernel::current();
-    state.preempt();
-    if state.strikes() {
-        return ptr::null_mut();
-    }
-    let address = allocate(crate::context::caller(), size, HEAP_TAG, true);
-    address.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
-}
+#[cfg(test)]
+mod tests {
+    use super::{Block, Free};
+    use crate::running::NOBODY;
 
-/// What the drivers' allocator gives back.
-#[cfg(unix)]
-pub fn free_for_driver(address: usize) {
-    free(address, None);
+    #[test]
+    fn a_block_that_is_free_says_what_it_was() {
+        let tag = u32::from_ne_bytes(*b"Ndk ");
+        let block = Block { slot: 0, slot_size: 64, size: 24, tag, owner: NOBODY, number: 7, site: 0 };
+        let words = Free { address: 16, block, site: 0 }.in_words();
+        assert_eq!(words, "block 7 of 24 bytes with the tag Ndk.", "where, only images tell");
+    }
 }

@@ -5,10 +5,10 @@ use std::{
     io::Write,
     panic::{self, PanicHookInfo},
     process,
-    sync::Once,
+    sync::OnceLock,
 };
 
-use crate::{context, kernel, rule::Rule};
+use crate::{rule::Rule, running};
 
 /// The exit code of a process that a bug check has ended.
 pub const EXIT_CODE: i32 = 188;
@@ -38,31 +38,33 @@ pub fn bug_check_panic(words: &str) -> ! {
 }
 
 fn stop(words: fmt::Arguments<'_>) -> ! {
-    context::leave_driver();
-    let place = context::describe();
-    let (seed, failed) = (kernel::seed_in_words(), kernel::failures_in_words());
+    running::leave_driver();
+    let ending = ENDING.get().map(|ending| ending()).unwrap_or_default();
     // Not through the macro, whose output a test harness would keep to itself.
-    let _ = writeln!(std::io::stderr(), "simulated kernel: bug check: {words}{place}{failed}{seed}");
+    let _ = writeln!(std::io::stderr(), "simulated kernel: bug check: {words}{ending}");
     #[cfg(windows)]
-    for frame in crate::image::stack() {
+    for frame in crate::sites::frames::stack() {
         let _ = writeln!(std::io::stderr(), "    called from {frame}");
     }
     let _ = std::io::stderr().flush();
     process::exit(EXIT_CODE)
 }
 
-/// Lets a panic inside of a driver, which cannot unwind through the kernel, end as a bug check.
-pub fn install_hook() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+/// What a message says at its end of where the thread is and what was done to the kernel: a function of whoever knows that.
+static ENDING: OnceLock<fn() -> String> = OnceLock::new();
+
+/// Lets a panic inside of a driver, which cannot unwind through the kernel, end as a bug check, and messages with what `ending` says.
+pub fn begin(ending: fn() -> String) {
+    ENDING.get_or_init(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
-            if context::in_driver() {
-                context::leave_driver();
+            if running::in_driver() {
+                running::leave_driver();
                 bug_check(Rule::DriverPanicked, format_args!("{info}"));
             }
             before(info);
         }));
+        ending
     });
 }
 

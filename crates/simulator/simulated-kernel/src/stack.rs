@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::{kernel, sites};
+use crate::{sites, state};
 
 thread_local! {
     /// Where the drivers' part of the stack begins; zero while no driver's code runs.
@@ -75,6 +75,7 @@ fn gone_below(stack: usize) {
     let gone: Vec<usize> =
         OBJECTS.with_borrow_mut(|objects| objects.extract_if(.., |address| *address < stack).collect());
     if !gone.is_empty() {
-        kernel::current().stack_objects_are_gone(&gone);
+        let state = state::current();
+        state.watching().for_each(|part| part.stack_is_gone(&state, &gone));
     }
 }

@@ -6,15 +6,13 @@
 //! freed, or whose function has returned, is forgotten, after a look whether that was allowed.
 
 use std::{
+    any::{Any, type_name},
     collections::{BTreeMap, VecDeque},
     mem::offset_of,
-    sync::{
-        Arc,
-        atomic::{AtomicI32, AtomicU64, AtomicUsize},
-    },
+    ops::Range,
+    sync::{Arc, Mutex},
 };
 
-use host::machine::{Dpc, Event, Timer};
 use ndis::{NET_BUFFER_LIST, WSK_REGISTRATION};
 use wdk_bindings::{
     _DISPATCHER_HEADER, _GENERAL_LOOKASIDE_POOL, ERESOURCE, EX_RUNDOWN_REF, IO_CSQ, IO_REMOVE_LOCK,
@@ -23,14 +21,13 @@ use wdk_bindings::{
 };
 
 use crate::{
-    context::DriverId,
-    kernel::{State, lock},
-    platform, pool,
+    paged, platform, pool,
     report::bug_check,
     rule::Rule,
+    running::DriverId,
     sites::Site,
     stack,
-    wdm::{CacheAware, Mutex, PushLock, RemoveLock, Resource, thread::Thread},
+    state::{Part, State, Watch},
 };
 
 /// Which kind of structure one is.
@@ -62,12 +59,14 @@ pub enum Kind {
 const FIRST: Kind = Kind::CacheAwareRundown;
 /// Bytes of a `KMUTANT`, which the bindings do not show.
 const MUTANT: usize = 56;
+/// Bytes of run-down protection with a count for each processor. On Windows they depend on the machine.
+pub const CACHE_AWARE_BYTES: usize = 128;
 /// No structure has more bytes.
 const LARGEST: usize = 512;
 
 impl Kind {
     /// What can be waited for and lies in a driver's memory.
-    const WAITABLE: [Self; 4] = [Self::Event, Self::Timer, Self::Semaphore, Self::Mutex];
+    pub const WAITABLE: [Self; 4] = [Self::Event, Self::Timer, Self::Semaphore, Self::Mutex];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,7 +93,7 @@ impl Kind {
 
     const fn size(self) -> usize {
         match self {
-            Self::CacheAwareRundown => size_of::<CacheAware>(),
+            Self::CacheAwareRundown => CACHE_AWARE_BYTES,
             Self::CancelSafeQueue => size_of::<IO_CSQ>(),
             Self::Dpc => size_of::<KDPC>(),
             Self::Event => size_of::<KEVENT>(),
@@ -146,41 +145,35 @@ impl Kind {
     }
 }
 
-/// What a structure stands for.
+/// What a structure of some kinds stands for, beside its bytes.
+pub trait Structure: Any + Send + Sync {
+    /// The rule that freeing it now would break.
+    fn rule_if_freed(&self) -> Option<Rule> {
+        None
+    }
+
+    /// The rule that initialising it now would break.
+    fn rule_if_initialised(&self) -> Option<Rule> {
+        self.rule_if_freed()
+    }
+
+    /// Returns true if a wait for it would end at once.
+    fn is_signalled(&self) -> bool {
+        false
+    }
+
+    /// Returns true if a wait for it ends now, and takes what that takes.
+    fn try_wait(&self) -> bool {
+        bug_check(Rule::BadArgument, format_args!("a wait for something that cannot be waited for"))
+    }
+}
+
+/// An initialised structure.
 #[derive(Clone)]
-pub enum Object {
-    Dpc(Arc<Dpc>),
-    Timer(Arc<KernelTimer>),
-    Event(Arc<Event>),
-    Semaphore(Arc<Semaphore>),
-    Mutex(Arc<Mutex>),
-    Rundown(Arc<Rundown>),
-    CacheAwareRundown(Arc<Rundown>),
-    PushLock(Arc<PushLock>),
-    RemoveLock(Arc<RemoveLock>),
-    Resource(Arc<Resource>),
-    /// A thread that somebody waits for. It is not in a driver's memory.
-    Thread(Arc<Thread>),
-    /// All there is to it is kept elsewhere.
-    Plain(Kind),
-}
-
-/// A timer, and the DPC that it was set with last.
-pub struct KernelTimer {
-    pub timer: Timer,
-    pub signalled: Arc<Event>,
-    pub dpc: Arc<AtomicUsize>,
-}
-
-/// A semaphore.
-pub struct Semaphore {
-    pub count: AtomicI32,
-    pub limit: i32,
-}
-
-/// Run-down protection, of both kinds: twice the number of those inside, plus one when it is shut.
-pub struct Rundown {
-    pub state: AtomicU64,
+pub struct Object {
+    kind: Kind,
+    /// What it stands for; `None` if all there is to it is kept elsewhere.
+    stands_for: Option<Arc<dyn Structure>>,
 }
 
 struct Entry {
@@ -210,50 +203,60 @@ pub struct Tracked {
 }
 
 impl Object {
-    const fn kind(&self) -> Kind {
-        match self {
-            Self::Dpc(_) => Kind::Dpc,
-            Self::Timer(_) => Kind::Timer,
-            Self::Event(_) | Self::Thread(_) => Kind::Event,
-            Self::Semaphore(_) => Kind::Semaphore,
-            Self::Mutex(_) => Kind::Mutex,
-            Self::Rundown(_) => Kind::Rundown,
-            Self::CacheAwareRundown(_) => Kind::CacheAwareRundown,
-            Self::PushLock(_) => Kind::PushLock,
-            Self::RemoveLock(_) => Kind::RemoveLock,
-            Self::Resource(_) => Kind::Resource,
-            Self::Plain(kind) => *kind,
-        }
+    /// A structure that stands for something.
+    pub fn new(kind: Kind, structure: impl Structure) -> Self {
+        Self { kind, stands_for: Some(Arc::new(structure)) }
+    }
+
+    /// A structure of which all there is to it is kept elsewhere.
+    pub const fn plain(kind: Kind) -> Self {
+        Self { kind, stands_for: None }
+    }
+
+    /// Returns true if a wait for it would end at once.
+    pub fn is_signalled(&self) -> bool {
+        self.stands_for.as_ref().is_some_and(|structure| structure.is_signalled())
     }
 
     /// The rule that freeing it now would break.
     fn rule_if_freed(&self) -> Option<Rule> {
-        match self {
-            Self::Dpc(dpc) if dpc.is_queued() => Some(Rule::DpcFreedWhileQueued),
-            Self::Timer(timer) if timer.timer.is_set() => Some(Rule::TimerFreedWhileSet),
-            Self::RemoveLock(lock) if lock.is_held() => Some(Rule::RemoveLock),
-            Self::Mutex(mutex) if mutex.is_held() => Some(Rule::LockHeld),
-            Self::PushLock(push_lock) if push_lock.is_held() => Some(Rule::LockHeld),
-            Self::Rundown(rundown) | Self::CacheAwareRundown(rundown) if rundown.is_held() => Some(Rule::RundownInUse),
+        match self.kind {
             // These are in lists of the system until they are deleted.
-            Self::Resource(_) | Self::Plain(Kind::Lookaside | Kind::Registration) => Some(Rule::ReferenceLeak),
+            Kind::Resource | Kind::Lookaside | Kind::Registration => Some(Rule::ReferenceLeak),
             // These are the system's own, and there is a routine that frees them.
-            Self::Plain(Kind::Irp) => Some(Rule::IrpFreed),
-            Self::Plain(Kind::Mdl) => Some(Rule::BadMdl),
-            Self::Plain(Kind::NetBufferList) => Some(Rule::NblNotOwned),
-            Self::Plain(Kind::WorkItem) => Some(Rule::WorkItemQueued),
-            _ => None,
+            Kind::Irp => Some(Rule::IrpFreed),
+            Kind::Mdl => Some(Rule::BadMdl),
+            Kind::NetBufferList => Some(Rule::NblNotOwned),
+            Kind::WorkItem => Some(Rule::WorkItemQueued),
+            _ => self.stands_for.as_ref()?.rule_if_freed(),
         }
     }
 
     /// The rule that initialising it now would break.
     fn rule_if_initialised(&self) -> Option<Rule> {
-        match self {
-            Self::Resource(_) | Self::Plain(Kind::Lookaside | Kind::Registration) => Some(Rule::Uninitialised),
-            Self::Rundown(rundown) | Self::CacheAwareRundown(rundown) if rundown.is_held() => Some(Rule::Uninitialised),
-            Self::RemoveLock(lock) if lock.is_removed() => Some(Rule::RemoveLock),
-            other => other.rule_if_freed(),
+        match self.kind {
+            Kind::Resource | Kind::Lookaside | Kind::Registration => Some(Rule::Uninitialised),
+            _ => self
+                .stands_for
+                .as_ref()
+                .map_or_else(|| self.rule_if_freed(), |structure| structure.rule_if_initialised()),
         }
+    }
+}
+
+impl Part for Mutex<Tracked> {
+    fn watch(&self) -> Option<&dyn Watch> {
+        Some(self)
+    }
+}
+
+impl Watch for Mutex<Tracked> {
+    fn memory_is_gone(&self, state: &State, range: &Range<usize>) {
+        state.forget_range(range.start, range.len());
+    }
+
+    fn stack_is_gone(&self, state: &State, addresses: &[usize]) {
+        state.stack_objects_are_gone(addresses);
     }
 }
 
@@ -280,40 +283,10 @@ impl Tracked {
     }
 }
 
-/// A getter for each kind that has an object of its own.
-macro_rules! getters {
-    ($($name:ident: $kind:ident($type:ty),)+) => {
-        impl State {
-            $(
-                #[doc = concat!("The ", stringify!($name), " that was initialised at that address.")]
-                pub fn $name(&self, address: usize) -> Arc<$type> {
-                    match self.find(address, Kind::$kind) {
-                        Object::$kind(object) => object,
-                        other => unreachable!("a {} among those of another kind", other.kind().name()),
-                    }
-                }
-            )+
-        }
-    };
-}
-
-getters! {
-    dpc: Dpc(Dpc),
-    timer: Timer(KernelTimer),
-    event: Event(Event),
-    semaphore: Semaphore(Semaphore),
-    mutex: Mutex(Mutex),
-    rundown: Rundown(Rundown),
-    cache_aware_rundown: CacheAwareRundown(Rundown),
-    push_lock: PushLock(PushLock),
-    remove_lock: RemoveLock(RemoveLock),
-    resource: Resource(Resource),
-}
-
 impl State {
     /// A structure was initialised.
     pub fn track(&self, address: usize, owner: DriverId, object: Object) {
-        let kind = object.kind();
+        let kind = object.kind;
         check_memory(address, kind);
         if !address.is_multiple_of(kind.alignment()) {
             let (name, alignment) = (kind.name(), kind.alignment());
@@ -323,7 +296,7 @@ impl State {
             );
         }
         let site = if kind == Kind::NetBufferList { Site::default() } else { Site::here() };
-        let mut tracked = lock(&self.tracked);
+        let mut tracked = self.locked::<Tracked>();
         let mut before = Vec::new();
         for key in tracked.in_range(address, kind.size()) {
             let Some(entry) = tracked.objects.remove(&key) else { continue };
@@ -355,9 +328,8 @@ impl State {
     }
 
     /// Objects on a stack whose functions have returned.
-    pub fn stack_objects_are_gone(&self, addresses: &[usize]) {
-        self.check_pinned_stack(addresses);
-        let mut tracked = lock(&self.tracked);
+    fn stack_objects_are_gone(&self, addresses: &[usize]) {
+        let mut tracked = self.locked::<Tracked>();
         for &address in addresses {
             for (&(place, kind), entry) in tracked.objects.range_mut((address, FIRST)..(address + 1, FIRST)) {
                 entry.gone = true;
@@ -377,17 +349,15 @@ impl State {
         }
     }
 
-    /// The event at that address, if there is one already, and not on the stack of a function that has returned.
-    pub fn tracked_event(&self, address: usize) -> Option<Arc<Event>> {
-        match lock(&self.tracked).objects.get(&(address, Kind::Event)) {
-            Some(Entry { object: Object::Event(event), gone: false, .. }) => Some(event.clone()),
-            _ => None,
-        }
+    /// The structure of that kind at that address, if there is one already, and not on the stack of a function that has returned.
+    pub fn tracked(&self, address: usize, kind: Kind) -> Option<Object> {
+        let tracked = self.locked::<Tracked>();
+        tracked.objects.get(&(address, kind)).filter(|entry| !entry.gone).map(|entry| entry.object.clone())
     }
 
     /// Returns true if a structure of that kind was initialised there and is not gone.
     pub fn is_tracked(&self, address: usize, kind: Kind) -> bool {
-        lock(&self.tracked).objects.get(&(address, kind)).is_some_and(|entry| !entry.gone)
+        self.locked::<Tracked>().objects.get(&(address, kind)).is_some_and(|entry| !entry.gone)
     }
 
     /// What the structure of that kind at that address stands for.
@@ -400,12 +370,19 @@ impl State {
         self.find_one_of(address, &[Kind::SequencedList, Kind::Lookaside], Kind::SequencedList.name());
     }
 
-    /// What can be waited for at that address.
-    pub fn waitable(&self, address: usize) -> Object {
-        if let Some(thread) = self.thread_at(address) {
-            return Object::Thread(thread);
-        }
-        self.find_one_of(address, &Kind::WAITABLE, "object to wait for")
+    /// What the structure of that kind at that address stands for.
+    pub fn structure<T: Structure>(&self, address: usize, kind: Kind) -> Arc<T> {
+        let structure = self.find(address, kind).stands_for.and_then(|structure| {
+            let structure: Arc<dyn Any + Send + Sync> = structure;
+            structure.downcast().ok()
+        });
+        structure.unwrap_or_else(|| unreachable!("a {} that is no {}", kind.name(), type_name::<T>()))
+    }
+
+    /// What can be waited for at that address, in a driver's memory.
+    pub fn find_waitable(&self, address: usize) -> Arc<dyn Structure> {
+        let found = self.find_one_of(address, &Kind::WAITABLE, "object to wait for");
+        found.stands_for.unwrap_or_else(|| unreachable!("what can be waited for is more than its bytes"))
     }
 
     fn find_one_of(&self, address: usize, kinds: &[Kind], what: &str) -> Object {
@@ -415,7 +392,7 @@ impl State {
             check_memory_of(address, what);
         }
         let found = {
-            let tracked = lock(&self.tracked);
+            let tracked = self.locked::<Tracked>();
             let entry = kinds.iter().find_map(|&kind| Some((kind, tracked.objects.get(&(address, kind))?)));
             entry.map(|(kind, entry)| (kind, entry.object.clone(), entry.gone, entry.gone.then(|| entry.site.clone())))
         };
@@ -451,7 +428,7 @@ impl State {
     /// Ends the test if a structure of that kind was initialised at `origin`, of which a driver uses a copy at `address`.
     pub fn check_origin(&self, address: usize, origin: usize, kind: Kind) {
         let (site, how) = {
-            let tracked = lock(&self.tracked);
+            let tracked = self.locked::<Tracked>();
             let live = tracked.objects.get(&(origin, kind)).map(|entry| {
                 let how = if entry.gone { ", on the stack of a function that has returned" } else { "" };
                 (entry.site.clone(), how)
@@ -474,7 +451,8 @@ impl State {
     /// The bytes of a structure are not those that its initialisation wrote.
     fn overwritten(&self, address: usize, kind: Kind) -> ! {
         self.check_moved(address, kind);
-        let entry = lock(&self.tracked).objects.get(&(address, kind)).map(|entry| (entry.site.clone(), entry.on_stack));
+        let entry =
+            self.locked::<Tracked>().objects.get(&(address, kind)).map(|entry| (entry.site.clone(), entry.on_stack));
         let (site, on_stack) = entry.unwrap_or_default();
         // Its function may have returned without a word to the kernel, into a function that calls deeper and writes there.
         let (rule, place) = if on_stack { (Rule::StackObject, " on the stack") } else { (Rule::Uninitialised, "") };
@@ -487,7 +465,7 @@ impl State {
 
     fn unknown(&self, address: usize, what: &str) -> ! {
         let other = {
-            let tracked = lock(&self.tracked);
+            let tracked = self.locked::<Tracked>();
             let mut there = tracked.objects.range((address, FIRST)..(address + 1, FIRST));
             there.next().map(|(&(_, kind), entry)| (kind, entry.site.clone()))
         };
@@ -500,13 +478,13 @@ impl State {
 
     /// A structure is given up, and its memory may be used for anything.
     pub fn untrack(&self, address: usize, kind: Kind) {
-        let gone = lock(&self.tracked).objects.remove(&(address, kind));
+        let gone = self.locked::<Tracked>().objects.remove(&(address, kind));
         drop(gone);
     }
 
     /// As [`State::untrack`], but copies that are still about are told of their origin.
     pub fn untrack_and_remember(&self, address: usize, kind: Kind, how: &'static str) {
-        let mut tracked = lock(&self.tracked);
+        let mut tracked = self.locked::<Tracked>();
         let gone = tracked.objects.remove(&(address, kind));
         if let Some(entry) = &gone {
             tracked.remember((address, kind), entry.site.clone(), how);
@@ -516,9 +494,9 @@ impl State {
     }
 
     /// The memory of so many bytes is free.
-    pub fn forget_range(&self, address: usize, size: usize) {
+    fn forget_range(&self, address: usize, size: usize) {
         let mut gone = Vec::new();
-        let mut tracked = lock(&self.tracked);
+        let mut tracked = self.locked::<Tracked>();
         if tracked.objects.is_empty() {
             return;
         }
@@ -546,7 +524,7 @@ impl State {
 
     /// A driver was unloaded: nothing in its image or elsewhere may be queued or set.
     pub fn forget_driver(&self, owner: DriverId, name: &str) {
-        let mut tracked = lock(&self.tracked);
+        let mut tracked = self.locked::<Tracked>();
         let keys: Vec<_> =
             tracked.objects.iter().filter(|(_, entry)| entry.owner == owner).map(|(&key, _)| key).collect();
         let gone: Vec<Entry> = keys.iter().filter_map(|key| tracked.objects.remove(key)).collect();
@@ -559,7 +537,7 @@ impl State {
                 Some(Rule::RundownInUse) | None => continue,
                 Some(rule) => rule,
             };
-            let (kind, site) = (entry.object.kind().name(), &entry.site);
+            let (kind, site) = (entry.object.kind.name(), &entry.site);
             bug_check(rule, format_args!("a {kind} of driver {name} is left at its unload; it was initialised{site}"));
         }
         drop(gone);
@@ -588,14 +566,12 @@ fn check_memory(address: usize, kind: Kind) {
 }
 
 fn check_is_live(address: usize, what: &str) {
-    if pool::is_live(address) == Some(false) {
-        bug_check(Rule::UseAfterFree, format_args!("the {what} at {address:#x} is in memory that is free"));
-    }
+    pool::check_live(address, format_args!("the {what} at {address:#x} is in"));
 }
 
 pub fn check_memory_of(address: usize, what: &str) {
     check_is_live(address, what);
-    if crate::paged::contains(address) {
+    if paged::contains(address) {
         bug_check(Rule::PagedAtDispatch, format_args!("the {what} at {address:#x} is in pageable memory"));
     }
 }

@@ -1,9 +1,11 @@
 //! Images, right and wrong: everything of a right one is found, and a wrong one ends in one line.
 
-mod made;
+mod framework;
 
 use image_loader::{Access, Error, Image, Name, Pdb, Target, routines};
-use made::{BASE, DATA, DELAYED, DIRECTORIES, EXPORTS, IMPORTS, Made, NAMES, OPTIONAL, PLACES, SECTIONS, TEXT, made};
+use testing::driver_image::{
+    BASE, DATA, DELAYED, DIRECTORIES, EXPORTS, IMPORTS, Made, NAMES, OPTIONAL, PLACES, SECTIONS, TEXT, made,
+};
 
 fn image() -> Image {
     Image::parse(&made()).expect("a right image")

@@ -2,7 +2,7 @@
 
 use toml::{Spanned, Value};
 
-use super::{Result, problem};
+use super::{Result, nearest, no_device, problem};
 use crate::{
     bytes::{Part, from_hex, socket_address},
     raw,
@@ -11,6 +11,12 @@ use crate::{
 
 /// Bytes of input or output at most.
 pub const MOST_BYTES: usize = 1 << 20;
+
+/// What a NIC is asked for.
+const PROPERTIES: [&str; 2] = ["index", "luid"];
+
+/// The kinds of parts.
+const KINDS: [&str; 12] = ["u8", "u16", "u32", "u64", "be16", "be32", "text", "wide", "hex", "address", "zero", "any"];
 
 /// The parts of an input or of what is expected.
 pub fn parts(list: &Spanned<Vec<Spanned<raw::Part>>>, key: &str, script: &Script) -> Result<Vec<Part>> {
@@ -69,7 +75,7 @@ fn part(kind: &str, value: &Value, script: &Script) -> std::result::Result<Part,
         }
         "zero" => Part::Bytes(vec![0; count()?]),
         "any" => Part::Any(count()?),
-        other => return Err(format!("there is no kind `{other}`")),
+        other => return Err(format!("there is no kind `{other}`{}", nearest(other, KINDS))),
     })
 }
 
@@ -79,10 +85,14 @@ fn number(kind: &str, width: usize, value: &Value, script: &Script) -> std::resu
         let (device, property) =
             text.split_once('.').ok_or_else(|| format!("`{kind}` is `{text}`: a number or `device.index`"))?;
         if script.device(device).is_none() {
-            return Err(format!("there is no device `{device}`"));
+            return Err(no_device(device, script));
         }
-        if property != "index" {
-            return Err(format!("a device has no `{property}`: only `index`"));
+        if !PROPERTIES.contains(&property) {
+            let meant = nearest(property, PROPERTIES);
+            return Err(format!(
+                "a device has no `{property}`: only {}{meant}",
+                PROPERTIES.map(|name| format!("`{name}`")).join(" and ")
+            ));
         }
         return Ok(Part::Property { device: device.to_owned(), property: property.to_owned(), width });
     }

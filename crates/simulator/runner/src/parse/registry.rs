@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use toml::{Spanned, Value};
 
-use super::{line_of, registry_value};
+use super::{line_of, nearest, registry_value};
 use crate::script::Script;
 
 /// Adds the values of a file to the images with these services. They take the place of values of the same name.
@@ -29,7 +29,9 @@ fn add(script: &mut Script, text: &str) -> Result<(), (usize, String)> {
         let mut images =
             script.images.iter_mut().filter(|image| image.service.eq_ignore_ascii_case(&service)).peekable();
         if images.peek().is_none() {
-            return Err((line, format!("`{service}`: there is no image with this service")));
+            drop(images);
+            let meant = nearest(&service, script.images.iter().map(|image| image.service.as_str()));
+            return Err((line, format!("`{service}`: there is no image with this service{meant}")));
         }
         let values = values.into_inner().into_iter().map(|(name, value)| {
             let value =

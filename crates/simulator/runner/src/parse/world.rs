@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ntstatus::NtStatus;
 
+use super::{no_device, no_image};
 use crate::script::{Action, Script};
 
 /// What there is after the steps so far.
@@ -21,7 +22,7 @@ impl World {
         let takes_effect = status.is_success();
         match action {
             Action::Load(image) => {
-                script.image(image).ok_or_else(|| format!("`image`: there is no image `{image}`"))?;
+                script.image(image).ok_or_else(|| format!("`image`: {}", no_image(image, script)))?;
                 add(&mut self.loaded, image, takes_effect, "image", "is loaded already")
             }
             Action::Unload(image) => {
@@ -33,7 +34,7 @@ impl World {
                 take(&mut self.loaded, image, true, "image", "is not loaded")
             }
             Action::Start(name) => {
-                let device = script.device(name).ok_or_else(|| format!("`device`: there is no device `{name}`"))?;
+                let device = script.device(name).ok_or_else(|| format!("`device`: {}", no_device(name, script)))?;
                 if !self.loaded.contains(&device.image) {
                     return Err(format!("`device`: the image `{}` of `{name}` is not loaded", device.image));
                 }

@@ -6,8 +6,12 @@ use windows_sys::Win32::System::Memory::{
     MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_EXECUTE_READ, PAGE_READWRITE, VirtualAlloc, VirtualFree, VirtualProtect,
 };
 
-use super::origin::{offset, slots};
-use crate::{context::DriverId, report::bug_check, rule::Rule};
+use crate::{
+    context::DriverId,
+    report::bug_check,
+    rule::Rule,
+    sites::origin::{offset, slots},
+};
 
 /// Code under construction.
 #[derive(Default)]

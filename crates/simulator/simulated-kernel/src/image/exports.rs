@@ -41,7 +41,7 @@ static THREAD_TYPE: AtomicUsize = AtomicUsize::new(0xFA00_0000_0300);
 static PROCESS_TYPE: AtomicUsize = AtomicUsize::new(0xFA00_0000_0400);
 static SEMAPHORE_TYPE: AtomicUsize = AtomicUsize::new(0xFA00_0000_0500);
 /// The upper bits: 0xF is a free build.
-static BUILD: AtomicU32 = AtomicU32::new(0xF000_0000 | crate::wdm::BUILD);
+static BUILD: AtomicU32 = AtomicU32::new(0xF000_0000 | crate::wdm::version::BUILD);
 /// No debugger.
 static DEBUGGER: AtomicU32 = AtomicU32::new(0x0100);
 static HIGHEST_USER_ADDRESS: AtomicUsize = AtomicUsize::new(0x7FFF_FFFE_FFFF);

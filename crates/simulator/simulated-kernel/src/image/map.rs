@@ -1,24 +1,24 @@
 //! Images in memory: giving them their place, filling in what they import, and taking them away.
 
-use std::{
-    ptr,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{ptr, sync::Arc};
 
-use image_loader::{Access, Error, Image, Import, Name, Target, routines::same_module};
+use image_loader::{Access, Error, Image, Import, Name, Target};
 use windows_sys::Win32::System::{
-    Diagnostics::Debug::{IMAGE_RUNTIME_FUNCTION_ENTRY, RtlAddFunctionTable, RtlDeleteFunctionTable},
+    Diagnostics::Debug::{IMAGE_RUNTIME_FUNCTION_ENTRY, RtlAddFunctionTable},
     Memory::{
-        MEM_COMMIT, MEM_DECOMMIT, MEM_RESERVE, PAGE_EXECUTE_READ, PAGE_EXECUTE_READWRITE, PAGE_NOACCESS,
-        PAGE_PROTECTION_FLAGS, PAGE_READONLY, PAGE_READWRITE, VirtualAlloc, VirtualFree, VirtualProtect,
+        MEM_COMMIT, MEM_RESERVE, PAGE_EXECUTE_READ, PAGE_EXECUTE_READWRITE, PAGE_NOACCESS, PAGE_PROTECTION_FLAGS,
+        PAGE_READONLY, PAGE_READWRITE, VirtualAlloc, VirtualProtect,
     },
 };
 
-use super::{
-    code::{Code, Writer},
-    exports, scan,
+use super::{code::Writer, exports, scan};
+use crate::{
+    context::DriverId,
+    drivers::Entry,
+    report::bug_check,
+    rule::Rule,
+    sites::images::{self, Mapped, of_image},
 };
-use crate::{context::DriverId, pnp::Entry, report::bug_check, rule::Rule};
 
 /// A driver image that has been checked, and can be loaded any number of times.
 pub struct DriverImage {
@@ -44,38 +44,6 @@ impl DriverImage {
     pub const fn image(&self) -> &Image {
         &self.image
     }
-}
-
-/// An image in memory.
-pub struct Mapped {
-    pub name: String,
-    pub driver: DriverId,
-    pub base: usize,
-    pub size: usize,
-    /// False when the driver has been unloaded.
-    pub live: bool,
-    /// Addresses, relative to the image, at which a breakpoint lies in place of an instruction that has the first byte beside it.
-    pub patched: Vec<(u32, u8)>,
-    image: Arc<Image>,
-    functions: usize,
-    code: Vec<Arc<Code>>,
-}
-
-static IMAGES: RwLock<Vec<Mapped>> = RwLock::new(Vec::new());
-
-/// Looks at the image that an address lies in, loaded or unloaded.
-pub fn with_image<R>(address: usize, look: impl FnOnce(&Mapped) -> R) -> Option<R> {
-    let images = IMAGES.read().unwrap_or_else(PoisonError::into_inner);
-    // The newest first: addresses of an unloaded image are not used again, but nothing depends on it.
-    images.iter().rev().find(|image| (image.base..image.base + image.size).contains(&address)).map(look)
-}
-
-/// An address as image and offset. `None` outside of all images.
-pub fn describe(address: usize) -> Option<String> {
-    with_image(address, |image| {
-        let unloaded = if image.live { "" } else { ", unloaded" };
-        format!("{}+{:#x}{unloaded}", image.name, address - image.base)
-    })
 }
 
 const fn protection(access: Access) -> PAGE_PROTECTION_FLAGS {
@@ -106,8 +74,8 @@ pub fn map(driver: DriverId, name: &str, source: &DriverImage, seed: u64) -> Ent
     };
     for (place, target) in fixed {
         let address = match target {
-            Place::Thunk(offset) => code.at(offset),
-            Place::Address(address) => address,
+            Fixup::Thunk(offset) => code.at(offset),
+            Fixup::Address(address) => address,
         };
         put(&mut image, place, address as u64);
     }
@@ -125,7 +93,7 @@ pub fn map(driver: DriverId, name: &str, source: &DriverImage, seed: u64) -> Ent
     let entry: *const () = ptr::with_exposed_provenance(base + image.entry as usize);
     // Only what was checked and listed is looked at from now on.
     image.bytes = Vec::new();
-    let mapped = Mapped {
+    let in_memory = Mapped {
         name: name.to_owned(),
         driver,
         base,
@@ -136,56 +104,32 @@ pub fn map(driver: DriverId, name: &str, source: &DriverImage, seed: u64) -> Ent
         functions,
         code: vec![Arc::new(code)],
     };
-    IMAGES.write().unwrap_or_else(PoisonError::into_inner).push(mapped);
+    images::add(in_memory);
     // SAFETY: the entry of a driver image has this type; that it lies in code of the image was checked.
     unsafe { std::mem::transmute::<*const (), Entry>(entry) }
 }
 
-/// Keeps code that was made for a driver as long as its image is loaded.
-pub fn keep(driver: DriverId, code: Code) {
-    let mut images = IMAGES.write().unwrap_or_else(PoisonError::into_inner);
-    if let Some(image) = images.iter_mut().find(|image| image.driver == driver && image.live) {
-        image.code.push(Arc::new(code));
-    }
-}
-
-/// Takes the image of a driver away, if it has one. Its addresses are not used again, so that a late call of its code is seen.
-pub fn unload(driver: DriverId) {
-    let mut images = IMAGES.write().unwrap_or_else(PoisonError::into_inner);
-    for image in images.iter_mut().filter(|image| image.driver == driver && image.live) {
-        image.live = false;
-        image.code.clear();
-        if image.functions != 0 {
-            let table: *const IMAGE_RUNTIME_FUNCTION_ENTRY = ptr::with_exposed_provenance(image.functions);
-            // SAFETY: the table that was added when the image was loaded.
-            unsafe { RtlDeleteFunctionTable(table) };
-        }
-        // SAFETY: the pages of the image, whose driver has been unloaded.
-        unsafe { VirtualFree(ptr::with_exposed_provenance_mut(image.base), image.size, MEM_DECOMMIT) };
-    }
-}
-
-/// What goes to a place of the image.
-enum Place {
+/// What the loader writes to a place of the image.
+enum Fixup {
     /// A thunk, by its offset in the code that is being written.
     Thunk(usize),
     Address(usize),
 }
 
 /// Finds everything that the image imports, and what its guards need.
-fn fill_in(image: &mut Image, driver: DriverId, seed: u64, writer: &mut Writer) -> Vec<(u32, Place)> {
+fn fill_in(image: &mut Image, driver: DriverId, seed: u64, writer: &mut Writer) -> Vec<(u32, Fixup)> {
     let mut fixed = Vec::new();
     for import in &image.imports {
         let target = match find(&import.module, &import.name) {
-            Some(exports::Export::Routine(address)) => Place::Thunk(writer.thunk(driver, address)),
-            Some(exports::Export::Plain(address)) => Place::Address(address),
-            None => Place::Thunk(writer.missing(driver, &words(import))),
+            Some(exports::Export::Routine(address)) => Fixup::Thunk(writer.thunk(driver, address)),
+            Some(exports::Export::Plain(address)) => Fixup::Address(address),
+            None => Fixup::Thunk(writer.missing(driver, &words(import))),
         };
         fixed.push((import.place, target));
     }
     let guard = image.guard;
-    fixed.extend(guard.check.map(|place| (place, Place::Thunk(writer.nothing()))));
-    fixed.extend(guard.dispatch.map(|place| (place, Place::Thunk(writer.dispatch()))));
+    fixed.extend(guard.check.map(|place| (place, Fixup::Thunk(writer.nothing()))));
+    fixed.extend(guard.dispatch.map(|place| (place, Fixup::Thunk(writer.dispatch()))));
     if let Some(place) = guard.cookie {
         put(image, place, cookie(seed, driver));
     }
@@ -225,13 +169,6 @@ fn find(module: &str, name: &Name) -> Option<exports::Export> {
         }
     }
     None
-}
-
-/// An export of an image that is loaded, and where the image lies.
-fn of_image(module: &str, name: &Name) -> Option<(usize, Target)> {
-    let images = IMAGES.read().unwrap_or_else(PoisonError::into_inner);
-    let image = images.iter().rev().find(|image| image.live && same_module(&image.name, module))?;
-    Some((image.base, image.image.export(name)?.target.clone()))
 }
 
 fn put(image: &mut Image, place: u32, value: u64) {

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use host::machine;
 
 use super::stubs;
-use crate::kernel::{self, lock};
+use crate::state::{self, lock};
 
 /// Offsets, as the public headers have them.
 const OWN_ADDRESS: u64 = 0x18;
@@ -58,7 +58,7 @@ pub fn simulated(offset: u64) -> Option<usize> {
         return None;
     }
     let block = block()?;
-    let number = kernel::current().machine.current_processor();
+    let number = state::current().machine.current_processor();
     put(block, OWN_ADDRESS, block as u64);
     put(block, PROCESSOR_ADDRESS, block as u64 + PROCESSOR);
     put(block, IRQL, machine::current_irql().0);

@@ -16,10 +16,9 @@ const BLOCK: u64 = 0x1000;
 /// The addresses of the instructions, sorted.
 pub fn by_gs(image: &Image) -> Vec<u32> {
     let mut found = Vec::new();
-    let starts = function_starts(image);
     for section in image.sections.iter().filter(|section| section.access.execute) {
         let end = section.address + section.size.min(image.size() - section.address);
-        let inside = starts.iter().copied().filter(|&start| start > section.address && start < end);
+        let inside = image.functions().filter(|&start| start > section.address && start < end);
         let edges: Vec<u32> = std::iter::once(section.address).chain(inside).chain([end]).collect();
         for edge in edges.windows(2) {
             decode(image, section, edge[0], edge[1], &mut found);
@@ -28,13 +27,6 @@ pub fn by_gs(image: &Image) -> Vec<u32> {
     found.sort_unstable();
     found.dedup();
     found
-}
-
-/// Where functions begin, as the table for unwinding says.
-fn function_starts(image: &Image) -> Vec<u32> {
-    let table = image.unwind.and_then(|unwind| image.slice(unwind.address, unwind.count * 12));
-    let entries = table.unwrap_or_default().chunks_exact(12);
-    entries.filter_map(|entry| entry.first_chunk().map(|&bytes| u32::from_le_bytes(bytes))).collect()
 }
 
 fn decode(image: &Image, section: &Section, begin: u32, end: u32, found: &mut Vec<u32>) {

@@ -4,7 +4,10 @@
 use std::sync::OnceLock;
 
 use super::stubs;
-use crate::{kernel, wdm};
+use crate::{
+    state,
+    wdm::{clock, version},
+};
 
 /// Where it lies in every Windows kernel on x86-64.
 const BASE: usize = 0xFFFF_F780_0000_0000;
@@ -43,15 +46,15 @@ fn time(page: usize, offset: usize, value: u64) {
 }
 
 fn fill(page: usize) {
-    let state = kernel::current();
-    let (interrupt, system) = (wdm::interrupt_time(&state), wdm::system_time(&state));
+    let state = state::current();
+    let (interrupt, system) = (clock::interrupt_time(&state), clock::system_time(&state));
     // 15.625 milliseconds.
     const TICK: u64 = 156_250;
     put(page, TICK_MULTIPLIER, 0x0FA0_0000_u32);
     time(page, INTERRUPT_TIME, interrupt);
     time(page, SYSTEM_TIME, system);
     time(page, TICKS, interrupt / TICK);
-    put(page, BUILD, wdm::BUILD);
+    put(page, BUILD, version::BUILD);
     // A workstation.
     put(page, PRODUCT, 1_u32);
     put(page, MAJOR, [10_u32, 0]);

@@ -13,7 +13,7 @@ use windows_sys::Win32::System::Memory::{
     MEM_COMMIT, MEM_RESERVE, PAGE_EXECUTE_READWRITE, PAGE_NOACCESS, PAGE_READWRITE, VirtualAlloc,
 };
 
-use crate::kernel::lock;
+use crate::state::lock;
 
 /// Bytes for the simulated memory, and behind it for the copies.
 const MEMORY: usize = 40 << 20;

@@ -5,7 +5,7 @@
 //! - reads and writes of `cr8` are reads and changes of the IRQL;
 //! - breakpoints that the loader has put in place of instructions that read the processor's block read that of the simulated
 //!   processor ([`super::processor_block`]);
-//! - reads of the data that the kernel shares with programs, by its address in the kernel, read the simulated clocks
+//! - reads of the data that the kernel shares with programs, by its address in the  read the simulated clocks
 //!   ([`super::shared_data`]);
 //! - any other privileged instruction is a broken rule that names it.
 //!
@@ -30,14 +30,16 @@ use windows_sys::Win32::{
     },
 };
 
-use super::{
-    map::{describe, with_image},
-    origin, processor_block, shared_data, stubs,
-};
+use super::{processor_block, shared_data, stubs};
 use crate::{
-    kernel, paged, pool,
+    paged, pool,
     report::{self, bug_check},
+    routine::carry_out,
     rule::Rule,
+    sites::{
+        images::{describe, with_image},
+        origin,
+    },
 };
 
 /// Installs the handlers, once.
@@ -53,14 +55,14 @@ pub fn install() {
 }
 
 /// An instruction of an image, as it was before the loader changed it.
-struct Place {
+struct Original {
     instruction: Instruction,
     /// The breakpoint there is the loader's.
     patched: bool,
     live: bool,
 }
 
-fn place(address: usize) -> Option<Place> {
+fn place(address: usize) -> Option<Original> {
     with_image(address, |image| {
         let offset = u32::try_from(address - image.base).unwrap_or(u32::MAX);
         let first = image.patched.binary_search_by_key(&offset, |&(place, _)| place);
@@ -76,17 +78,17 @@ fn place(address: usize) -> Option<Place> {
             bytes[0] = first;
         }
         let mut decoder = Decoder::with_ip(64, &bytes[..length], address as u64, DecoderOptions::NONE);
-        Place { instruction: decoder.decode(), patched: first.is_some(), live: image.live }
+        Original { instruction: decoder.decode(), patched: first.is_some(), live: image.live }
     })
 }
 
 unsafe extern "system" fn handle(pointers: *mut EXCEPTION_POINTERS) -> i32 {
-    // SAFETY: the system passes the exception, which lives until the handler returns.
-    let pointers = unsafe { &*pointers };
-    // SAFETY: as above.
-    let record = unsafe { &*pointers.ExceptionRecord };
-    // SAFETY: as above; nobody else has the context.
-    let context = unsafe { &mut *pointers.ContextRecord };
+    // SAFETY: the system passes the exception, which lives until the handler returns. Nobody else has the context.
+    let (record, context) = unsafe {
+        let pointers = &*pointers;
+        let record = &*pointers.ExceptionRecord;
+        (record, &mut *pointers.ContextRecord)
+    };
     let outcome = panic::catch_unwind(panic::AssertUnwindSafe(|| try_to(record, context)));
     match outcome {
         Ok(true) => EXCEPTION_CONTINUE_EXECUTION,
@@ -178,7 +180,7 @@ fn privileged(context: &mut CONTEXT, instruction: &Instruction, at: usize) -> bo
     origin::note(with_image(at, |image| image.driver), at, stack);
     if to_cr8 {
         let Ok(level) = u8::try_from(*register).map(Irql) else { stop(instruction, at) };
-        kernel::routine(
+        carry_out(
             "mov cr8",
             || Irql::HIGH_LEVEL,
             |_| {
@@ -193,7 +195,7 @@ fn privileged(context: &mut CONTEXT, instruction: &Instruction, at: usize) -> bo
             },
         );
     } else {
-        *register = kernel::routine("mov from cr8", || Irql::HIGH_LEVEL, |_| u64::from(machine::current_irql().0));
+        *register = carry_out("mov from cr8", || Irql::HIGH_LEVEL, |_| u64::from(machine::current_irql().0));
     }
     context.Rip = instruction.next_ip();
     true
@@ -233,11 +235,11 @@ fn register(context: &mut CONTEXT, register: Register) -> Option<&mut u64> {
 /// An exception that neither this module nor the driver has handled.
 unsafe extern "system" fn unhandled(pointers: *const EXCEPTION_POINTERS) -> i32 {
     // SAFETY: the system passes the exception, which lives until the filter returns.
-    let pointers = unsafe { &*pointers };
-    // SAFETY: as above.
-    let record = unsafe { &*pointers.ExceptionRecord };
-    // SAFETY: as above.
-    let context = unsafe { &*pointers.ContextRecord };
+    let (record, context) = unsafe {
+        let pointers = &*pointers;
+        let record = &*pointers.ExceptionRecord;
+        (record, &*pointers.ContextRecord)
+    };
     let at = record.ExceptionAddress.addr();
     let place = describe(at).or_else(|| caller(context)).unwrap_or_else(|| "the kernel".to_owned());
     let what = what(record.ExceptionCode, refused(record));

@@ -4,7 +4,7 @@ use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::Acquire},
     },
 };
@@ -12,12 +12,12 @@ use std::{
 use ndis::{NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_STATUS};
 use ndkpi::{NDIS_HANDLE, NDIS_NDK_PROVIDER_CHARACTERISTICS};
 
-use super::{attributes::Attributes, event::Status, pointer};
+use super::{attributes::Attributes, status::Status, structure::pointer};
 use crate::{
     context::{self, DriverId},
-    kernel::lock,
     report::bug_check,
     rule::Rule,
+    state::{Part, State, lock},
 };
 
 /// Where an adapter is between its initialisation and its end.
@@ -77,6 +77,8 @@ pub struct Adapter {
     pub owner: DriverId,
     pub if_index: u32,
     pub luid: u64,
+    /// The name of its interface.
+    pub alias: String,
     pub keywords: BTreeMap<String, String>,
     pub handlers: NDIS_MINIPORT_DRIVER_CHARACTERISTICS,
     pub ndk: Option<NDIS_NDK_PROVIDER_CHARACTERISTICS>,
@@ -161,9 +163,30 @@ pub fn owed<T>(handler: Option<T>, name: &str) -> T {
     handler.unwrap_or_else(|| bug_check(Rule::NdisHandler, format_args!("there is no {name}")))
 }
 
-impl crate::kernel::State {
+/// The adapters, by their handles.
+#[derive(Default)]
+pub struct Adapters {
+    pub live: BTreeMap<usize, Arc<Adapter>>,
+    /// Handles of adapters that are halted.
+    pub halted: BTreeSet<usize>,
+}
+
+impl Part for Mutex<Adapters> {}
+
+impl State {
+    /// The adapter with a handle that a miniport passes.
+    pub fn adapter(&self, handle: NDIS_HANDLE) -> Arc<Adapter> {
+        let found = self.locked::<Adapters>().live.get(&handle.addr()).cloned();
+        found.unwrap_or_else(|| {
+            if self.locked::<Adapters>().halted.contains(&handle.addr()) {
+                bug_check(Rule::AdapterHalted, format_args!("the handle {handle:p} is of an adapter that was halted"));
+            }
+            bug_check(Rule::BadHandle, format_args!("{handle:p} is no adapter"))
+        })
+    }
+
     /// Returns true if a driver has adapters.
     pub fn has_adapters(&self, driver: DriverId) -> bool {
-        lock(&self.ndis.adapters).values().any(|adapter| adapter.owner == driver)
+        self.locked::<Adapters>().live.values().any(|adapter| adapter.owner == driver)
     }
 }

@@ -16,9 +16,9 @@ use ndkpi::{
 
 use super::{
     adapter::{Adapter, is_inside},
-    ndis_routine, read,
+    structure::{ndis_routine, read},
 };
-use crate::{kernel::lock, report::bug_check, rule::Rule};
+use crate::{report::bug_check, rule::Rule, state::lock};
 
 /// What was reported.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! The keywords of an adapter in the registry.
 
-use std::{collections::BTreeMap, ffi::c_void};
+use std::{collections::BTreeMap, ffi::c_void, sync::Mutex};
 
 use ndis::{
     NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_CONFIGURATION_PARAMETER_DATA, NDIS_PARAMETER_TYPE,
@@ -12,12 +12,16 @@ use ndkpi::{
 };
 use wdk_bindings::UNICODE_STRING;
 
-use super::{Owner, ndis_routine, pointer, read};
+use super::{
+    owner::Owner,
+    structure::{ndis_routine, pointer, read},
+};
 use crate::{
-    kernel::{State, lock},
+    ndis::adapter::Adapters,
     pool,
     report::bug_check,
     rule::Rule,
+    state::{Part, State},
     text,
 };
 
@@ -33,12 +37,18 @@ pub struct Configuration {
 }
 
 fn with<R>(state: &State, handle: NDIS_HANDLE, work: impl FnOnce(&mut Configuration) -> R) -> R {
-    let mut configurations = lock(&state.ndis.configurations);
-    let Some(configuration) = configurations.get_mut(&handle.addr()) else {
+    let mut configurations = state.locked::<Configurations>();
+    let Some(configuration) = configurations.0.get_mut(&handle.addr()) else {
         bug_check(Rule::BadHandle, format_args!("{handle:p} is no configuration, or was one"));
     };
     work(configuration)
 }
+
+/// Those that are open.
+#[derive(Default)]
+pub struct Configurations(pub BTreeMap<usize, Configuration>);
+
+impl Part for Mutex<Configurations> {}
 
 /// The text of a keyword of the adapter, whatever its case.
 fn value(configuration: &Configuration, name: &str) -> Option<String> {
@@ -69,13 +79,13 @@ pub extern "system" fn NdisOpenConfigurationEx(
             bug_check(Rule::BadArgument, format_args!("a configuration with the flags {:#x}", object.Flags));
         }
         let owner = state.owner_of(object.NdisHandle);
-        let adapter = lock(&state.ndis.adapters).get(&owner.handle).cloned();
+        let adapter = state.locked::<Adapters>().live.get(&owner.handle).cloned();
         if state.strikes() {
             return NDIS_STATUS_RESOURCES;
         }
         let keywords = adapter.map(|adapter| adapter.keywords.clone()).unwrap_or_default();
         let handle = state.new_handle();
-        lock(&state.ndis.configurations).insert(handle, Configuration { owner, keywords, values: Vec::new() });
+        state.locked::<Configurations>().0.insert(handle, Configuration { owner, keywords, values: Vec::new() });
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { place.write(pointer(handle)) };
         NDIS_STATUS_SUCCESS
@@ -85,7 +95,7 @@ pub extern "system" fn NdisOpenConfigurationEx(
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisCloseConfiguration(handle: NDIS_HANDLE) {
     ndis_routine!("NdisCloseConfiguration", PASSIVE_LEVEL, |state| {
-        let closed = lock(&state.ndis.configurations).remove(&handle.addr());
+        let closed = state.locked::<Configurations>().0.remove(&handle.addr());
         let Some(closed) = closed else {
             bug_check(Rule::BadHandle, format_args!("{handle:p} is no configuration, or was one"));
         };
@@ -147,9 +157,10 @@ pub extern "system" fn NdisReadConfiguration(
             Err(status) => (status, std::ptr::null_mut()),
         };
         // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { status.write(outcome) };
-        // SAFETY: as above.
-        unsafe { place.write(value) };
+        unsafe {
+            status.write(outcome);
+            place.write(value);
+        }
     });
 }
 
@@ -184,10 +195,10 @@ pub extern "system" fn NdisReadNetworkAddress(
             unsafe { buffer.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         }
         // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { status.write(said) };
-        // SAFETY: as above.
-        unsafe { place.write(buffer.cast()) };
-        // SAFETY: as above.
-        unsafe { length.write(u32::try_from(bytes.len()).unwrap_or(0)) };
+        unsafe {
+            status.write(said);
+            place.write(buffer.cast());
+            length.write(u32::try_from(bytes.len()).unwrap_or(0));
+        }
     });
 }

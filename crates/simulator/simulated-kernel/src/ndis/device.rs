@@ -1,17 +1,19 @@
 //! Control devices of miniport drivers.
 
+use std::{collections::BTreeMap, sync::Mutex};
+
 use ndis::{DEVICE_OBJECT, DRIVER_DISPATCH, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_STATUS};
 use ndkpi::{NDIS_HANDLE, NtStatus, status::NDIS_STATUS_SUCCESS};
 use wdk_bindings::{PDRIVER_DISPATCH, UNICODE_STRING};
 
-use super::{ndis_routine, pointer, read};
+use super::structure::{ndis_routine, pointer, read};
 use crate::{
     context::{self, DriverId},
-    kernel::{State, lock},
     report::bug_check,
     rule::Rule,
+    state::{Part, State},
     text,
-    wdm::Functions,
+    wdm::io::device::Functions,
 };
 
 /// A control device.
@@ -23,12 +25,18 @@ pub struct ControlDevice {
     pub access: String,
 }
 
+/// The control devices, by their handles.
+#[derive(Default)]
+pub struct ControlDevices(pub BTreeMap<usize, ControlDevice>);
+
+impl Part for Mutex<ControlDevices> {}
+
 impl State {
     /// Who may open the control device behind a symbolic link, as its driver has said. `None` if there is none.
     pub fn ndis_device_access(&self, link: &str) -> Option<String> {
         let object = self.linked_device(link)?;
-        let devices = lock(&self.ndis.devices);
-        devices.values().find(|device| device.object == object).map(|device| device.access.clone())
+        let devices = self.locked::<ControlDevices>();
+        devices.0.values().find(|device| device.object == object).map(|device| device.access.clone())
     }
 }
 
@@ -85,11 +93,12 @@ pub extern "system" fn NdisRegisterDeviceEx(
         };
         let new = state.new_handle();
         let access = text::text(attributes.DefaultSDDLString.cast());
-        lock(&state.ndis.devices).insert(new, ControlDevice { owner, object, access });
+        state.locked::<ControlDevices>().0.insert(new, ControlDevice { owner, object, access });
         // SAFETY: the driver's places, which live until the call returns.
-        unsafe { device.write(std::ptr::with_exposed_provenance_mut(object)) };
-        // SAFETY: as above.
-        unsafe { place.write(pointer(new)) };
+        unsafe {
+            device.write(std::ptr::with_exposed_provenance_mut(object));
+            place.write(pointer(new));
+        }
         NDIS_STATUS_SUCCESS
     })
 }
@@ -97,7 +106,7 @@ pub extern "system" fn NdisRegisterDeviceEx(
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisDeregisterDeviceEx(handle: NDIS_HANDLE) {
     ndis_routine!("NdisDeregisterDeviceEx", PASSIVE_LEVEL, |state| {
-        let Some(gone) = lock(&state.ndis.devices).remove(&handle.addr()) else {
+        let Some(gone) = state.locked::<ControlDevices>().0.remove(&handle.addr()) else {
             bug_check(Rule::BadHandle, format_args!("{handle:p} is no control device, or was one"));
         };
         state.delete_ndis_device(gone.object);

@@ -6,24 +6,13 @@ use ndkpi::{
     status::{NDIS_STATUS_NOT_SUPPORTED, NDIS_STATUS_SUCCESS},
 };
 
-use super::{adapter::Phase, ndis_routine, oid, read};
-use crate::{kernel::lock, report::bug_check, rule::Rule};
-
-/// A status that a miniport has indicated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// What it is about, an `NDIS_STATUS`.
-    pub code: NDIS_STATUS,
-    /// More about it.
-    pub bytes: Vec<u8>,
-}
-
-/// The miniport may hold no lock when it calls up, for what it calls may call it.
-pub fn check_no_lock(name: &str) {
-    if host::machine::locks_held() > 0 {
-        bug_check(Rule::LockHeld, format_args!("{name} is called with a spin lock held"));
-    }
-}
+use super::{
+    adapter::Phase,
+    oid,
+    status::Status,
+    structure::{check_no_lock, ndis_routine, read},
+};
+use crate::{report::bug_check, rule::Rule, state::lock};
 
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisMIndicateStatusEx(handle: NDIS_HANDLE, indication: *const NDIS_STATUS_INDICATION) {

@@ -9,13 +9,13 @@ use ndis::{
 use ndkpi::{MDL as OPAQUE_MDL, NDIS_HANDLE, status::NDIS_STATUS_PENDING};
 use wdk_bindings::{CSHORT, MDL, MDL_SOURCE_IS_NONPAGED_POOL, ULONG};
 
-use super::send::Oob;
 use crate::{
     context::NOBODY,
-    kernel::State,
+    ndis::structure::pointer,
     pool,
     report::bug_check,
     rule::Rule,
+    state::State,
     tracked::{Kind, Object},
 };
 
@@ -57,7 +57,7 @@ pub unsafe fn write_buffer(
         DataPhysicalAddress: 0,
         SharedMemoryInfo: std::ptr::null_mut(),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: `place` is memory for a net buffer that nobody else uses (`# Safety`).
     unsafe { place.write(buffer) };
 }
 
@@ -85,7 +85,7 @@ pub unsafe fn write_list(place: *mut NET_BUFFER_LIST, pool: NDIS_HANDLE, first: 
         Status: NDIS_STATUS::SUCCESS,
         NetBufferListInfo: [std::ptr::null_mut(); ndis::MaxNetBufferListInfo],
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: `place` is memory for a list that nobody else uses (`# Safety`).
     unsafe { place.write(list) };
 }
 
@@ -125,9 +125,7 @@ pub fn pieces(buffer: &NET_BUFFER) -> Vec<(*mut u8, usize)> {
         let count = left.min((here.ByteCount as usize).saturating_sub(offset));
         if count > 0 {
             let start = here.MappedSystemVa.cast::<u8>().wrapping_add(offset);
-            if pool::is_live(start.addr()) == Some(false) {
-                bug_check(Rule::UseAfterFree, format_args!("the bytes of a frame are in memory that is free"));
-            }
+            pool::check_live(start.addr(), format_args!("the bytes of a frame are in"));
             pieces.push((start, count));
         }
         (left, offset, mdl) = (left - count, 0, here.Next);
@@ -195,6 +193,24 @@ pub fn shape_of(list: *mut NET_BUFFER_LIST) -> u64 {
     shape
 }
 
+/// What lists carry beside their frames.
+#[derive(Clone, Copy, Default)]
+pub struct Oob {
+    /// The identifier by which they can be cancelled.
+    pub cancel: usize,
+    /// `NDIS_NET_BUFFER_LIST_8021Q_INFO`.
+    pub tag: usize,
+}
+
+impl State {
+    /// A driver hands a list over: it may not be a copy of one.
+    pub fn check_list(&self, list: *mut NET_BUFFER_LIST) {
+        if !self.is_tracked(list.addr(), Kind::NetBufferList) {
+            self.check_moved(list.addr(), Kind::NetBufferList);
+        }
+    }
+}
+
 /// How the bytes of a frame are laid out in memory: bytes before them, and where they are split.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
@@ -256,15 +272,16 @@ pub fn make(state: &State, frames: &[&[u8]], layout: Layout, oob: Oob) -> *mut N
     let list: *mut NET_BUFFER_LIST = std::ptr::with_exposed_provenance_mut(block(size_of::<NET_BUFFER_LIST>()));
     // SAFETY: a new block of that size.
     unsafe { write_list(list, std::ptr::null_mut(), first, std::ptr::null_mut()) };
-    state.track(list.expose_provenance(), NOBODY, Object::Plain(Kind::NetBufferList));
-    // SAFETY: as above. What the status is before the miniport has said it, nobody promises.
-    unsafe { (*list).Status = NDIS_STATUS_PENDING };
-    // SAFETY: as above.
-    let info = unsafe { &mut (*list).NetBufferListInfo };
-    info[NetBufferListCancelId] = super::pointer(oob.cancel);
-    info[Ieee8021QNetBufferListInfo] = super::pointer(oob.tag);
+    state.track(list.expose_provenance(), NOBODY, Object::plain(Kind::NetBufferList));
+    // SAFETY: the list was just written, and nobody else has it.
+    let info = unsafe {
+        (*list).Status = NDIS_STATUS_PENDING;
+        &mut (*list).NetBufferListInfo
+    };
+    info[NetBufferListCancelId] = pointer(oob.cancel);
+    info[Ieee8021QNetBufferListInfo] = pointer(oob.tag);
     // As protocols fill it in, for whoever is interested.
-    info[NetBufferListFrameType] = super::pointer(0x0008);
+    info[NetBufferListFrameType] = pointer(0x0008);
     list
 }
 
@@ -274,10 +291,10 @@ pub fn soil(list: *mut NET_BUFFER_LIST) {
     let soiled = unsafe { &mut *list };
     soiled.NblFlags |= LEFT_FLAGS;
     soiled.Status = LEFT_STATUS;
-    soiled.Scratch = super::pointer(LEFT_INFO);
-    soiled.ProtocolReserved = [super::pointer(LEFT_INFO); 4];
+    soiled.Scratch = pointer(LEFT_INFO);
+    soiled.ProtocolReserved = [pointer(LEFT_INFO); 4];
     for (slot, info) in soiled.NetBufferListInfo.iter_mut().enumerate() {
-        *info = super::pointer(LEFT_INFO + slot);
+        *info = pointer(LEFT_INFO + slot);
     }
 }
 

@@ -28,17 +28,18 @@ use wdk_bindings::DEVICE_OBJECT;
 use super::{
     adapter::{Adapter, Changing, Phase, owed},
     attributes::Attributes,
-    ndis_routine,
     ndk::Provider,
-    nic::Nic,
+    nic::{Nic, NicInterface},
     oid::OidAnswer,
+    structure::ndis_routine,
 };
 use crate::{
-    kernel::lock,
-    netio::{Network, NewInterface},
-    pnp::Driver,
+    drivers::Driver,
+    ndis::adapter::Adapters,
+    netio::{network::Network, stack::NewInterface},
     report::bug_check,
     rule::Rule,
+    state::lock,
     waiting,
 };
 
@@ -53,7 +54,20 @@ impl Driver {
     ///
     /// If the driver is no miniport driver, which is the test's fault.
     pub fn add_nic(&self, keywords: &[(&str, &str)]) -> Result<Nic, NDIS_STATUS> {
-        let nic = self.initialise_nic(keywords)?;
+        self.add_nic_as(keywords, &NicInterface::default())
+    }
+
+    /// The same with an interface that is as somebody wants it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::add_nic`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Driver::add_nic`], and if another interface has the index or identifier.
+    pub fn add_nic_as(&self, keywords: &[(&str, &str)], interface: &NicInterface) -> Result<Nic, NDIS_STATUS> {
+        let nic = self.initialise_nic_as(keywords, interface)?;
         if let Err(status) = nic.restart() {
             nic.halt(NDIS_HALT_ACTION::INITIALIZATION_FAILED);
             return Err(status);
@@ -72,17 +86,23 @@ impl Driver {
     ///
     /// If the driver is no miniport driver, which is the test's fault.
     pub fn initialise_nic(&self, keywords: &[(&str, &str)]) -> Result<Nic, NDIS_STATUS> {
-        let state = self.state();
-        let miniport = state.miniport(self.id()).expect("a miniport driver");
+        self.initialise_nic_as(keywords, &NicInterface::default())
+    }
+
+    fn initialise_nic_as(&self, keywords: &[(&str, &str)], interface: &NicInterface) -> Result<Nic, NDIS_STATUS> {
+        let state = &self.state;
+        let miniport = state.miniport(self.id).expect("a miniport driver");
         // The interface is there before the adapter, and what it is like is known after its initialisation.
         let network = Network::of(state.clone());
-        let (if_index, luid) = network.add_interface(&NewInterface::ethernet(""));
+        let new = NewInterface::ethernet("");
+        let (if_index, luid) = network.add_interface_as(&new, interface.index, interface.luid);
         let object = || std::ptr::from_mut(Box::leak(Box::new(DEVICE_OBJECT::default()))).expose_provenance();
         let adapter = Arc::new(Adapter {
             handle: state.new_handle(),
-            owner: self.id(),
+            owner: self.id,
             if_index,
             luid: luid.Value,
+            alias: interface.alias.clone().unwrap_or_else(|| format!("Ethernet {if_index}")),
             keywords: keywords.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             handlers: miniport.handlers,
             ndk: *lock(&miniport.ndk),
@@ -110,7 +130,7 @@ impl Driver {
             }),
             asks: AtomicBool::new(false),
         });
-        lock(&state.ndis.adapters).insert(adapter.handle, adapter.clone());
+        state.locked::<Adapters>().live.insert(adapter.handle, adapter.clone());
         let parameters = NDIS_MINIPORT_INIT_PARAMETERS {
             Header: NDIS_OBJECT_HEADER::new(
                 NDIS_OBJECT_TYPE_MINIPORT_INIT_PARAMETERS,
@@ -380,8 +400,8 @@ impl Nic {
     fn forget(&self, name: &str) {
         let (state, handle) = (&self.state, self.adapter.handle);
         Network::of(state.clone()).remove_interface(self.adapter.if_index);
-        lock(&state.ndis.adapters).remove(&handle);
-        lock(&state.ndis.halted).insert(handle);
+        state.locked::<Adapters>().live.remove(&handle);
+        state.locked::<Adapters>().halted.insert(handle);
         state.check_nothing_left(|owner| owner.handle == handle, name);
         state.check_no_device(self.adapter.devices[1], name);
     }

@@ -1,6 +1,6 @@
 //! NDK: what NDIS does between the consumers of an adapter and its miniport.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ndis::NDIS_STATUS;
 use ndkpi::{
@@ -10,11 +10,12 @@ use ndkpi::{
 
 use super::adapter::{Adapter, Phase};
 use crate::{
-    kernel::{Kernel, State, current, lock},
+    kernel::Kernel,
+    ndk_provider::NdkProvider,
     report::bug_check,
     rule::Rule,
+    state::{Part, State, current, lock},
     waiting,
-    wsk::NdkProvider,
 };
 
 /// What becomes of NDK on an adapter. Who has it open has to close it when it is not `Enabled`.
@@ -44,9 +45,15 @@ impl NdkProvider for Provider {
 /// Who wants to hear of it, with the index of the interface. Called at `PASSIVE_LEVEL`.
 pub type Listener = Arc<dyn Fn(u32, NdkEvent) + Send + Sync>;
 
+/// Who wants to hear what happens to NDK.
+#[derive(Default)]
+pub struct Listeners(Vec<Listener>);
+
+impl Part for Mutex<Listeners> {}
+
 impl State {
     fn tell_ndk(&self, adapter: &Adapter, event: NdkEvent) {
-        let listeners = lock(&self.ndis.listeners).clone();
+        let listeners = self.locked::<Listeners>().0.clone();
         for listener in listeners {
             listener(adapter.if_index, event);
         }
@@ -158,6 +165,6 @@ fn check_adapter(opened: *mut NDK_ADAPTER) {
 impl Kernel {
     /// Has `listener` hear what becomes of NDK on any adapter, with the index of the interface, as long as the kernel runs.
     pub fn on_ndk(&self, listener: impl Fn(u32, NdkEvent) + Send + Sync + 'static) {
-        lock(&self.state.ndis.listeners).push(Arc::new(listener));
+        self.state.locked::<Listeners>().0.push(Arc::new(listener));
     }
 }

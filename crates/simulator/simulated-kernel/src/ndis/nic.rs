@@ -7,16 +7,28 @@ use ndis::{NDIS_REQUEST_TYPE, NDIS_STATUS};
 use ndkpi::{NDK_ADAPTER, NDK_VERSION};
 
 use super::{
-    Status,
     adapter::Adapter,
+    frame::Oob,
     ndk::Provider,
     oid::{OidAnswer, Path, PendingOid, Question},
-    send::{Oob, Sent},
+    send::Sent,
+    status::Status,
 };
 use crate::{
-    kernel::{State, lock},
-    wsk::NdkProvider,
+    ndk_provider::NdkProvider,
+    state::{State, lock},
 };
+
+/// What the interface of an adapter is like; what is not said, the network stack chooses.
+#[derive(Clone, Debug, Default)]
+pub struct NicInterface {
+    /// Its index.
+    pub index: Option<u32>,
+    /// The `Value` of its `NET_LUID`.
+    pub luid: Option<u64>,
+    /// Its name.
+    pub alias: Option<String>,
+}
 
 /// An adapter of a miniport driver, with the protocols above it. It has to be removed.
 pub struct Nic {
@@ -46,7 +58,7 @@ impl Nic {
     /// The interface's name.
     #[must_use]
     pub fn alias(&self) -> String {
-        format!("Ethernet {}", self.adapter.if_index)
+        self.adapter.alias.clone()
     }
 
     /// Asks for a value, with a buffer of so many bytes.

@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{
@@ -23,15 +24,15 @@ use ndkpi::{
 
 use super::{
     adapter::{Adapter, owed},
-    event::check_no_lock,
-    ndis_routine,
+    structure::{check_no_lock, ndis_routine},
 };
 use crate::{
     context,
-    kernel::{State, lock},
+    ndis::structure::pointer,
     pool,
     report::bug_check,
     rule::Rule,
+    state::{Part, State, lock},
     waiting,
 };
 
@@ -169,8 +170,8 @@ impl Question<'_> {
             RequestType: self.kind,
             PortNumber: 0,
             Timeout: 0,
-            RequestId: super::pointer(id),
-            RequestHandle: super::pointer(id),
+            RequestId: pointer(id),
+            RequestHandle: pointer(id),
             DATA: data,
             NdisReserved: [0; 128],
             MiniportReserved: [0; 16],
@@ -184,6 +185,12 @@ impl Question<'_> {
         }
     }
 }
+
+/// Requests that are not complete, by the address of the structure.
+#[derive(Default)]
+pub struct Requests(BTreeMap<usize, Arc<Request>>);
+
+impl Part for Mutex<Requests> {}
 
 impl State {
     /// Sends a request to the miniport.
@@ -217,7 +224,7 @@ impl State {
             pends: AtomicBool::new(false),
             outcome: Mutex::default(),
         });
-        lock(&self.ndis.requests).insert(place, request.clone());
+        self.locked::<Requests>().0.insert(place, request.clone());
         let status = call(&request, structure);
         if status == NDIS_STATUS_PENDING {
             if path == Path::Synchronous || NEVER_PENDS.contains(&request.oid) {
@@ -246,7 +253,7 @@ impl State {
     fn completed(&self, handle: NDIS_HANDLE, place: *mut NDIS_OID_REQUEST, status: NDIS_STATUS, path: Path) {
         let adapter = self.adapter(handle);
         check_no_lock("the completion of an OID request");
-        let found = lock(&self.ndis.requests).get(&place.addr()).cloned();
+        let found = self.locked::<Requests>().0.get(&place.addr()).cloned();
         let Some(request) = found.filter(|request| request.adapter.handle == adapter.handle) else {
             bug_check(Rule::OidCompletedTwice, format_args!("{place:p} is no request of the adapter, or was one"));
         };
@@ -261,14 +268,14 @@ impl State {
 
     /// NDIS may wait for the request that an adapter has not completed before it passes an event on.
     pub fn check_no_request_pends(&self, adapter: &Adapter) {
-        let requests = lock(&self.ndis.requests);
+        let requests = self.locked::<Requests>();
         let pends = |request: &&Arc<Request>| {
             request.adapter.handle == adapter.handle
                 && request.path == Path::Regular
                 && request.pends.load(Acquire)
                 && lock(&request.outcome).is_none()
         };
-        if let Some(request) = requests.values().find(pends) {
+        if let Some(request) = requests.0.values().find(pends) {
             bug_check(
                 Rule::PnpEventInOid,
                 format_args!("NdisMNetPnPEvent is called while the request {:#x} pends", request.oid),
@@ -279,8 +286,8 @@ impl State {
     /// The adapter is about to be paused for good: its requests are cancelled, and must come to their end.
     pub fn end_oids(self: &Arc<Self>, adapter: &Arc<Adapter>) {
         let left: Vec<Arc<Request>> = {
-            let requests = lock(&self.ndis.requests);
-            requests.values().filter(|request| request.adapter.handle == adapter.handle).cloned().collect()
+            let requests = self.locked::<Requests>();
+            requests.0.values().filter(|request| request.adapter.handle == adapter.handle).cloned().collect()
         };
         for request in left {
             let pending = PendingOid { state: self.clone(), request };
@@ -382,7 +389,7 @@ impl PendingOid {
     pub fn cancel(&self) {
         let request = &self.request;
         let handlers = &request.adapter.handlers;
-        let id = super::pointer(request.place);
+        let id = pointer(request.place);
         let before = machine::raise(Irql::DISPATCH_LEVEL);
         match request.path {
             Path::Regular => {
@@ -423,7 +430,7 @@ impl PendingOid {
         let start: *const u8 = std::ptr::with_exposed_provenance(request.buffer);
         // SAFETY: the request's own buffer, of which so many bytes are written, which was checked.
         let bytes = unsafe { std::slice::from_raw_parts(start, written as usize) }.to_vec();
-        lock(&state.ndis.requests).remove(&request.place);
+        state.locked::<Requests>().0.remove(&request.place);
         pool::free(request.buffer, Some(TAG));
         pool::free(request.place, Some(TAG));
         OidAnswer { status, bytes, read, needed }

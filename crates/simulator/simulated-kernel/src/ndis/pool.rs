@@ -1,19 +1,23 @@
 //! Pools of net buffer lists, the lists, and what describes their bytes.
 
-use std::{collections::BTreeMap, ffi::c_void};
+use std::{collections::BTreeMap, ffi::c_void, sync::Mutex};
 
 use ndis::{NET_BUFFER, NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS};
 use ndkpi::{MDL, NDIS_HANDLE};
 
-use super::{Owner, frame, ndis_routine, pointer, read};
+use super::{
+    frame,
+    owner::Owner,
+    structure::{ndis_routine, pointer, read},
+};
 use crate::{
     context::NOBODY,
-    kernel::{State, lock},
     pool,
     report::bug_check,
     rule::Rule,
+    state::{Part, State},
     tracked::{Kind, Object},
-    wdm,
+    wdm::mdl,
 };
 
 /// The tag of lists and their net buffers that have none of a driver.
@@ -26,9 +30,9 @@ struct Pool {
     lists: usize,
 }
 
-/// Where a list is.
+/// Who has a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ListOwner {
     /// With whom it belongs to.
     Home,
     /// With the miniport of this adapter, to be sent: part of this send.
@@ -41,7 +45,7 @@ pub enum Place {
 pub struct List {
     /// The pool of a driver; `None` for lists of the protocols.
     pool: Option<usize>,
-    pub place: Place,
+    pub place: ListOwner,
     /// What it must look like when it comes back.
     pub shape: Option<u64>,
 }
@@ -54,6 +58,8 @@ pub struct Pools {
     /// MDLs that drivers have allocated here.
     mdls: BTreeMap<usize, Owner>,
 }
+
+impl Part for Mutex<Pools> {}
 
 impl Pools {
     /// Nothing may be left of those that `of` recognises.
@@ -77,7 +83,7 @@ impl Pools {
 
     /// A list of the protocols that is at a miniport.
     pub fn send(&mut self, address: usize, adapter: usize, send: usize, shape: u64) {
-        let place = Place::Sent { adapter, send };
+        let place = ListOwner::Sent { adapter, send };
         self.lists.insert(address, List { pool: None, place, shape: Some(shape) });
     }
 
@@ -110,7 +116,7 @@ pub extern "system" fn NdisAllocateNetBufferListPool(
             return std::ptr::null_mut();
         }
         let pool = state.new_handle();
-        lock(&state.ndis.pools).by_handle.insert(pool, Pool { owner, parameters, lists: 0 });
+        state.locked::<Pools>().by_handle.insert(pool, Pool { owner, parameters, lists: 0 });
         pointer(pool)
     })
 }
@@ -118,7 +124,7 @@ pub extern "system" fn NdisAllocateNetBufferListPool(
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisFreeNetBufferListPool(handle: NDIS_HANDLE) {
     ndis_routine!("NdisFreeNetBufferListPool", DISPATCH_LEVEL, |state| {
-        let Some(pool) = lock(&state.ndis.pools).by_handle.remove(&handle.addr()) else {
+        let Some(pool) = state.locked::<Pools>().by_handle.remove(&handle.addr()) else {
             bug_check(Rule::BadHandle, format_args!("{handle:p} is no pool of net buffer lists, or was one"));
         };
         if pool.lists > 0 {
@@ -127,18 +133,9 @@ pub extern "system" fn NdisFreeNetBufferListPool(handle: NDIS_HANDLE) {
     });
 }
 
-impl State {
-    /// A driver hands a list over: it may not be a copy of one.
-    pub fn check_list(&self, list: *mut NET_BUFFER_LIST) {
-        if !self.is_tracked(list.addr(), Kind::NetBufferList) {
-            self.check_moved(list.addr(), Kind::NetBufferList);
-        }
-    }
-}
-
 /// The pool with that handle.
 fn with_pool<R>(state: &State, handle: NDIS_HANDLE, work: impl FnOnce(&mut Pool) -> R) -> R {
-    let mut pools = lock(&state.ndis.pools);
+    let mut pools = state.locked::<Pools>();
     let Some(pool) = pools.by_handle.get_mut(&handle.addr()) else {
         bug_check(Rule::BadHandle, format_args!("{handle:p} is no pool of net buffer lists, or was one"));
     };
@@ -180,12 +177,12 @@ pub extern "system" fn NdisAllocateNetBufferAndNetBufferList(
         let start = if context == 0 { std::ptr::null_mut() } else { buffer.wrapping_add(1).cast::<c_void>() };
         // SAFETY: as above.
         unsafe { frame::write_list(list, handle, buffer, start) };
-        state.track(place, NOBODY, Object::Plain(Kind::NetBufferList));
-        let mut pools = lock(&state.ndis.pools);
+        state.track(place, NOBODY, Object::plain(Kind::NetBufferList));
+        let mut pools = state.locked::<Pools>();
         if let Some(pool) = pools.by_handle.get_mut(&handle.addr()) {
             pool.lists += 1;
         }
-        pools.lists.insert(place, List { pool: Some(handle.addr()), place: Place::Home, shape: None });
+        pools.lists.insert(place, List { pool: Some(handle.addr()), place: ListOwner::Home, shape: None });
         list
     })
 }
@@ -194,13 +191,13 @@ pub extern "system" fn NdisAllocateNetBufferAndNetBufferList(
 pub extern "system" fn NdisFreeNetBufferList(list: *mut NET_BUFFER_LIST) {
     ndis_routine!("NdisFreeNetBufferList", DISPATCH_LEVEL, |state| {
         state.check_list(list);
-        let mut pools = lock(&state.ndis.pools);
+        let mut pools = state.locked::<Pools>();
         let entry = pools.list(list.addr());
         let (place, pool) = (entry.place.clone(), entry.pool);
         let Some(pool) = pool else {
             bug_check(Rule::NblNotOwned, format_args!("a miniport frees a net buffer list of a protocol"));
         };
-        if place != Place::Home {
+        if place != ListOwner::Home {
             bug_check(Rule::NblNotOwned, format_args!("a net buffer list is freed that others have: {place:?}"));
         }
         pools.lists.remove(&list.addr());
@@ -218,9 +215,9 @@ pub extern "system" fn NdisFreeNetBufferList(list: *mut NET_BUFFER_LIST) {
 pub extern "system" fn NdisAllocateMdl(handle: NDIS_HANDLE, address: *mut c_void, length: u32) -> *mut MDL {
     ndis_routine!("NdisAllocateMdl", DISPATCH_LEVEL, |state| {
         let owner = state.owner_of(handle);
-        let Some(mdl) = wdm::allocate_mdl(state, owner.driver, address, length) else { return std::ptr::null_mut() };
-        wdm::build_mdl(state, mdl);
-        lock(&state.ndis.pools).mdls.insert(mdl.addr(), owner);
+        let Some(mdl) = mdl::allocate(state, owner.driver, address, length) else { return std::ptr::null_mut() };
+        mdl::build(state, mdl);
+        state.locked::<Pools>().mdls.insert(mdl.addr(), owner);
         mdl.cast()
     })
 }
@@ -228,10 +225,10 @@ pub extern "system" fn NdisAllocateMdl(handle: NDIS_HANDLE, address: *mut c_void
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisFreeMdl(mdl: *mut MDL) {
     ndis_routine!("NdisFreeMdl", DISPATCH_LEVEL, |state| {
-        if lock(&state.ndis.pools).mdls.remove(&mdl.addr()).is_none() {
+        if state.locked::<Pools>().mdls.remove(&mdl.addr()).is_none() {
             bug_check(Rule::BadMdl, format_args!("{mdl:p} is no MDL of NdisAllocateMdl, or was one"));
         }
-        wdm::free_mdl(state, mdl.cast());
+        mdl::free(state, mdl.cast());
     });
 }
 

@@ -11,14 +11,15 @@ use ndkpi::NDIS_HANDLE;
 
 use super::{
     adapter::{Adapter, Phase, owed},
-    event::check_no_lock,
-    frame, ndis_routine,
-    pool::Place,
+    frame,
+    pool::ListOwner,
+    structure::{check_no_lock, ndis_routine},
 };
 use crate::{
-    kernel::{State, lock},
+    ndis::pool::Pools,
     report::bug_check,
     rule::Rule,
+    state::{State, lock},
 };
 
 impl State {
@@ -32,7 +33,7 @@ impl State {
             // SAFETY: the protocols have the list.
             unsafe { (*list).Next = next };
             frame::soil(list);
-            lock(&self.ndis.pools).list(list.addr()).place = Place::Home;
+            self.locked::<Pools>().list(list.addr()).place = ListOwner::Home;
         }
         let handler = owed(adapter.handlers.ReturnNetBufferListsHandler, "ReturnNetBufferListsHandler");
         let is_at = machine::current_irql() == Irql::DISPATCH_LEVEL;
@@ -61,7 +62,7 @@ impl State {
     }
 
     fn indicated(self: &Arc<Self>, adapter: &Arc<Adapter>, lists: &[*mut NET_BUFFER_LIST], resources: bool) {
-        let place = Place::Indicated { adapter: adapter.handle };
+        let place = ListOwner::Indicated { adapter: adapter.handle };
         let (mut frames, mut tags) = (Vec::new(), Vec::new());
         let options = lock(&adapter.changing).attributes.general.as_ref().map_or(0, |general| general.mac_options);
         let takes_tags = options & (NDIS_MAC_OPTION_8021P_PRIORITY | NDIS_MAC_OPTION_8021Q_VLAN) != 0;
@@ -82,9 +83,9 @@ impl State {
                 bug_check(Rule::BadArgument, format_args!("a list is indicated with {} net buffers", buffers.len()));
             }
             frames.extend(buffers.iter().map(frame::bytes_of));
-            let mut pools = lock(&self.ndis.pools);
+            let mut pools = self.locked::<Pools>();
             let entry = pools.list(list.addr());
-            if entry.place != Place::Home {
+            if entry.place != ListOwner::Home {
                 bug_check(Rule::NblNotOwned, format_args!("a list is indicated that others have: {:?}", entry.place));
             }
             if !resources {

@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
@@ -11,12 +12,16 @@ use ndkpi::{
     status::{NDIS_STATUS_BAD_VERSION, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
 };
 
-use super::{attributes::whole, check_header, ndis_routine, pointer, read};
+use super::{
+    attributes::whole,
+    structure::{check_header, ndis_routine, pointer, read},
+};
 use crate::{
     context::{self, DriverId},
-    kernel::{State, lock},
+    ndis::adapter::Adapters,
     report::bug_check,
     rule::Rule,
+    state::{Part, State, lock},
 };
 
 /// A miniport driver.
@@ -27,6 +32,12 @@ pub struct Miniport {
     pub ndk: Mutex<Option<NDIS_NDK_PROVIDER_CHARACTERISTICS>>,
 }
 
+/// The drivers that are registered as miniport drivers.
+#[derive(Default)]
+pub struct Miniports(pub BTreeMap<DriverId, Arc<Miniport>>);
+
+impl Part for Mutex<Miniports> {}
+
 thread_local! {
     /// The driver whose `MiniportSetOptions` runs on this thread.
     static SETS_OPTIONS: Cell<DriverId> = const { Cell::new(context::NOBODY) };
@@ -35,7 +46,7 @@ thread_local! {
 impl State {
     /// The registration of a driver, if it is a miniport driver.
     pub fn miniport(&self, driver: DriverId) -> Option<Arc<Miniport>> {
-        lock(&self.ndis.drivers).get(&driver).cloned()
+        self.locked::<Miniports>().0.get(&driver).cloned()
     }
 
     /// Has a miniport driver unload itself. False if the driver is none.
@@ -94,7 +105,7 @@ pub extern "system" fn NdisMRegisterMiniportDriver(
         let expected = NDIS_MINIPORT_DRIVER_CHARACTERISTICS::for_ndis_6_80().Header;
         // SAFETY: the driver's structure, which lives until the call returns.
         let handlers = unsafe { read(characteristics, expected, "NDIS_MINIPORT_DRIVER_CHARACTERISTICS") };
-        let is_own = lock(&state.pnp).drivers.get(&driver).is_some_and(|loaded| loaded.object == object.addr());
+        let is_own = state.drivers().get(&driver).is_some_and(|loaded| loaded.object == object.addr());
         if !is_own || path.is_null() || place.is_null() {
             bug_check(
                 Rule::BadArgument,
@@ -118,7 +129,7 @@ pub extern "system" fn NdisMRegisterMiniportDriver(
             handlers,
             ndk: Mutex::default(),
         });
-        lock(&state.ndis.drivers).insert(driver, miniport.clone());
+        state.locked::<Miniports>().0.insert(driver, miniport.clone());
         // SAFETY: the driver's place, which lives until the call returns. It has the handle before its handler is called.
         unsafe { place.write(pointer(miniport.handle)) };
         if let Some(set_options) = handlers.SetOptionsHandler {
@@ -129,7 +140,7 @@ pub extern "system" fn NdisMRegisterMiniportDriver(
             });
             SETS_OPTIONS.set(before);
             if status != NDIS_STATUS_SUCCESS {
-                lock(&state.ndis.drivers).remove(&driver);
+                state.locked::<Miniports>().0.remove(&driver);
                 return status;
             }
         }
@@ -144,10 +155,10 @@ pub extern "system" fn NdisMDeregisterMiniportDriver(handle: NDIS_HANDLE) {
         if state.miniport(driver).is_none_or(|miniport| miniport.handle != handle.addr()) {
             bug_check(Rule::BadHandle, format_args!("{handle:p} is no registration of the driver"));
         }
-        if lock(&state.ndis.adapters).values().any(|adapter| adapter.owner == driver) {
+        if state.locked::<Adapters>().live.values().any(|adapter| adapter.owner == driver) {
             bug_check(Rule::NdisPlace, format_args!("a driver deregisters while it has adapters"));
         }
-        lock(&state.ndis.drivers).remove(&driver);
+        state.locked::<Miniports>().0.remove(&driver);
     });
 }
 

@@ -1,23 +1,25 @@
 //! Sending: lists of the protocols, to the miniport and back.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
+use host::machine::{self, Irql};
 use ndis::{NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NDIS_SEND_FLAGS_DISPATCH_LEVEL, NDIS_STATUS, NET_BUFFER_LIST};
 use ndkpi::{NDIS_HANDLE, status::NDIS_STATUS_SUCCESS};
 
-use host::machine::{self, Irql};
-
 use super::{
     adapter::{Adapter, Phase, owed},
-    event::check_no_lock,
-    frame::{self, Layout},
-    ndis_routine,
-    pool::Place,
+    frame::{self, Layout, Oob},
+    pool::ListOwner,
+    structure::{check_no_lock, ndis_routine},
 };
 use crate::{
-    kernel::{State, lock},
+    ndis::{pool::Pools, structure::pointer},
     report::bug_check,
     rule::Rule,
+    state::{Part, State, lock},
     waiting,
 };
 
@@ -37,15 +39,6 @@ pub struct Send {
     asleep: bool,
 }
 
-/// What lists carry beside their frames.
-#[derive(Clone, Copy, Default)]
-pub struct Oob {
-    /// The identifier by which they can be cancelled.
-    pub cancel: usize,
-    /// `NDIS_NET_BUFFER_LIST_8021Q_INFO`.
-    pub tag: usize,
-}
-
 /// Frames that were given to a miniport.
 #[must_use]
 pub struct Sent {
@@ -55,7 +48,9 @@ pub struct Sent {
 
 /// All sends that are not over.
 #[derive(Default)]
-pub struct Sends(pub Mutex<std::collections::BTreeMap<usize, Arc<Send>>>);
+pub struct Sends(BTreeMap<usize, Arc<Send>>);
+
+impl Part for Mutex<Sends> {}
 
 impl State {
     /// Gives lists to the miniport, each of several frames.
@@ -90,9 +85,9 @@ impl State {
             // SAFETY: two of the lists that were just made.
             unsafe { (*pair[0]).Next = pair[1] };
         }
-        lock(&self.ndis.sends.0).insert(number, send.clone());
+        self.locked::<Sends>().0.insert(number, send.clone());
         {
-            let mut pools = lock(&self.ndis.pools);
+            let mut pools = self.locked::<Pools>();
             for &list in &made {
                 pools.send(list.addr(), adapter.handle, number, frame::shape_of(list));
             }
@@ -118,7 +113,7 @@ impl State {
         let before = machine::raise(Irql::DISPATCH_LEVEL);
         adapter.call("MiniportCancelSend", |context| {
             // SAFETY: the driver's own handler and context.
-            unsafe { handler(context, super::pointer(cancel)) };
+            unsafe { handler(context, pointer(cancel)) };
         });
         machine::lower(before);
     }
@@ -126,9 +121,9 @@ impl State {
     /// A list has come back from the miniport.
     fn sent(&self, adapter: &Adapter, list: *mut NET_BUFFER_LIST) {
         let (number, shape) = {
-            let mut pools = lock(&self.ndis.pools);
+            let mut pools = self.locked::<Pools>();
             let entry = pools.list(list.addr());
-            let Place::Sent { adapter: at, send } = entry.place else {
+            let ListOwner::Sent { adapter: at, send } = entry.place else {
                 bug_check(Rule::NblCompletedTwice, format_args!("a send is completed of a list that was not sent"));
             };
             if at != adapter.handle {
@@ -148,7 +143,7 @@ impl State {
             bug_check(Rule::NblNotOwned, format_args!("a sent list comes back changed"));
         }
         frame::free(self, list);
-        let Some(send) = lock(&self.ndis.sends.0).get(&number).cloned() else { return };
+        let Some(send) = self.locked::<Sends>().0.get(&number).cloned() else { return };
         if send.paused && status == NDIS_STATUS_SUCCESS {
             bug_check(Rule::SentWhilePaused, format_args!("a frame is sent by a miniport that is paused"));
         }
@@ -163,7 +158,7 @@ impl State {
             outcomes.iter().all(Option::is_some)
         };
         if over {
-            lock(&self.ndis.sends.0).remove(&number);
+            self.locked::<Sends>().0.remove(&number);
         }
         lock(&adapter.changing).sent -= 1;
         debug_assert_eq!(send.adapter, adapter.handle, "a send is of one adapter");

@@ -1,17 +1,24 @@
 //! Work items of NDIS: a call in a system thread.
 
-use std::{ffi::c_void, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ffi::c_void,
+    sync::{Arc, Mutex},
+};
 
 use ndis::NDIS_IO_WORKITEM_FUNCTION;
 use ndkpi::NDIS_HANDLE;
 
-use super::{Owner, ndis_routine, pointer};
+use super::{
+    owner::Owner,
+    structure::{ndis_routine, pointer},
+};
 use crate::{
     argument::Argument,
-    kernel::{State, lock},
     report::bug_check,
     rule::Rule,
-    wdm::Queued,
+    state::{Part, State},
+    wdm::io::work_item::Queued,
 };
 
 /// A work item.
@@ -20,8 +27,14 @@ pub struct WorkItem {
     queued: Arc<Queued>,
 }
 
+/// The work items, by their handles.
+#[derive(Default)]
+pub struct WorkItems(pub BTreeMap<usize, Arc<WorkItem>>);
+
+impl Part for Mutex<WorkItems> {}
+
 fn find(state: &State, handle: NDIS_HANDLE) -> Arc<WorkItem> {
-    let found = lock(&state.ndis.work_items).get(&handle.addr()).cloned();
+    let found = state.locked::<WorkItems>().0.get(&handle.addr()).cloned();
     found.unwrap_or_else(|| bug_check(Rule::BadHandle, format_args!("{handle:p} is no work item, or was one")))
 }
 
@@ -33,7 +46,7 @@ pub extern "system" fn NdisAllocateIoWorkItem(handle: NDIS_HANDLE) -> NDIS_HANDL
             return std::ptr::null_mut();
         }
         let item = state.new_handle();
-        lock(&state.ndis.work_items).insert(item, Arc::new(WorkItem { owner, queued: Arc::default() }));
+        state.locked::<WorkItems>().0.insert(item, Arc::new(WorkItem { owner, queued: Arc::default() }));
         pointer(item)
     })
 }
@@ -59,6 +72,6 @@ pub extern "system" fn NdisQueueIoWorkItem(
 pub extern "system" fn NdisFreeIoWorkItem(handle: NDIS_HANDLE) {
     ndis_routine!("NdisFreeIoWorkItem", DISPATCH_LEVEL, |state| {
         find(state, handle).queued.check_free();
-        lock(&state.ndis.work_items).remove(&handle.addr());
+        state.locked::<WorkItems>().0.remove(&handle.addr());
     });
 }

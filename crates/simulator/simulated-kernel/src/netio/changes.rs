@@ -8,7 +8,7 @@ use std::{
     ffi::c_void,
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{
             AtomicBool, AtomicU32,
             Ordering::{Relaxed, SeqCst},
@@ -24,13 +24,13 @@ use ndis::{
 use ndkpi::{AF_INET, AF_INET6, NtStatus};
 use wdk_bindings::PVOID;
 
-use super::helper;
+use super::stack::{Net, helper};
 use crate::{
     argument::Argument,
     context::{self, DriverId},
-    kernel::{State, lock},
     report::bug_check,
     rule::Rule,
+    state::{Part, State},
     waiting,
 };
 
@@ -74,6 +74,8 @@ pub struct Listeners {
     all: BTreeMap<usize, Arc<Listener>>,
 }
 
+impl Part for Mutex<Listeners> {}
+
 impl Listeners {
     /// Returns true if a driver is registered.
     pub fn left_by(&self, owner: DriverId) -> bool {
@@ -116,9 +118,8 @@ impl State {
     pub fn tell_of_address(&self, index: NET_IFINDEX, address: IpAddr, kind: MIB_NOTIFICATION_TYPE) {
         let family = if address.is_ipv4() { AF_INET } else { AF_INET6 };
         let (all, luid) = {
-            let net = lock(&self.net);
-            let all: Vec<_> = net.listeners.all.values().cloned().collect();
-            (all, net.luid(index))
+            let all: Vec<_> = self.locked::<Listeners>().all.values().cloned().collect();
+            (all, self.locked::<Net>().luid(index))
         };
         for listener in all.iter().filter(|listener| listener.is_for(false, family)) {
             // Only these three fields are documented to be filled in.
@@ -142,7 +143,7 @@ impl State {
 
     /// Tells everybody of a change of an interface, once for each family of addresses that it has.
     pub fn tell_of_interface(&self, index: NET_IFINDEX, luid: NET_LUID, kind: MIB_NOTIFICATION_TYPE) {
-        let all: Vec<_> = lock(&self.net).listeners.all.values().cloned().collect();
+        let all: Vec<_> = self.locked::<Listeners>().all.values().cloned().collect();
         for family in [AF_INET, AF_INET6] {
             for listener in all.iter().filter(|listener| listener.is_for(true, family)) {
                 let mut row = InterfaceRow { family, luid, index, rest: [0xCCCC_CCCC; 37] };
@@ -175,7 +176,7 @@ impl State {
             gone: AtomicBool::new(false),
         });
         let number = usize::try_from(self.next()).unwrap_or(0) * 64;
-        lock(&self.net).listeners.all.insert(number, listener.clone());
+        self.locked::<Listeners>().all.insert(number, listener.clone());
         // The first may run before the driver has its handle.
         if initial {
             listener.tell(self, std::ptr::null_mut(), MIB_NOTIFICATION_TYPE::INITIAL);
@@ -215,7 +216,7 @@ extern "system" fn NotifyIpInterfaceChange(
 #[unsafe(no_mangle)]
 extern "system" fn CancelMibChangeNotify2(handle: PVOID) -> NtStatus {
     helper!("CancelMibChangeNotify2", |state| {
-        let Some(listener) = lock(&state.net).listeners.all.remove(&handle.addr()) else {
+        let Some(listener) = state.locked::<Listeners>().all.remove(&handle.addr()) else {
             bug_check(Rule::BadHandle, format_args!("{handle:p} is no registration for changes of the network"));
         };
         listener.gone.store(true, SeqCst);

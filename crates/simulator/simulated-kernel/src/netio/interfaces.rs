@@ -6,8 +6,10 @@ use ndis::{
 };
 use ndkpi::{GUID, NtStatus};
 
-use super::{Interface, NOT_FOUND, helper};
-use crate::kernel::lock;
+use super::{
+    stack::{Interface, NOT_FOUND, Net, helper},
+    tables::Tables,
+};
 
 /// Text as the row has it, with a zero at its end.
 fn units(text: &str) -> [u16; 257] {
@@ -76,9 +78,9 @@ extern "system" fn GetIfTable2(table: *mut *mut MIB_IF_TABLE2) -> NtStatus {
         if state.strikes() {
             return NtStatus::NO_MEMORY;
         }
-        let mut net = lock(&state.net);
+        let net = state.locked::<Net>();
         let rows: Vec<_> = net.interfaces.iter().map(|(&index, interface)| row(index, interface)).collect();
-        let given = net.tables.give("interfaces", &rows);
+        let given = state.locked::<Tables>().give("interfaces", &rows);
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { table.write(std::ptr::with_exposed_provenance_mut(given)) };
         NtStatus::SUCCESS
@@ -92,10 +94,8 @@ extern "system" fn GetIfEntry2(place: *mut MIB_IF_ROW2) -> NtStatus {
             return NtStatus::INVALID_PARAMETER;
         }
         // SAFETY: the driver's row, which lives until the call returns.
-        let index = unsafe { (*place).InterfaceIndex };
-        // SAFETY: as above.
-        let luid = unsafe { (*place).InterfaceLuid };
-        let net = lock(&state.net);
+        let (index, luid) = unsafe { ((*place).InterfaceIndex, (*place).InterfaceLuid) };
+        let net = state.locked::<Net>();
         // Here the identifier comes first.
         let found = net.find(0, luid).or_else(|| net.find(index, luid).filter(|_| index != 0));
         let Some((index, interface)) = found else { return NOT_FOUND };

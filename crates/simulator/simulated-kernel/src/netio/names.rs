@@ -3,8 +3,8 @@
 use ndis::{IF_MAX_STRING_SIZE, NET_IFINDEX, NET_LUID};
 use ndkpi::NtStatus;
 
-use super::helper;
-use crate::{kernel::lock, report::bug_check, rule::Rule};
+use super::stack::{Net, helper};
+use crate::{report::bug_check, rule::Rule};
 
 /// The index of no interface.
 const NET_IFINDEX_UNSPECIFIED: NET_IFINDEX = 0;
@@ -36,7 +36,7 @@ extern "system" fn ConvertInterfaceAliasToLuid(alias: *const u16, luid: *mut NET
             }
         }
         let name = String::from_utf16_lossy(&units).to_lowercase();
-        let net = lock(&state.net);
+        let net = state.locked::<Net>();
         let found = net.interfaces.values().find(|interface| interface.new.alias.to_lowercase() == name);
         let Some(found) = found else { return NtStatus::INVALID_PARAMETER };
         // SAFETY: the driver's place, which lives until the call returns.
@@ -51,7 +51,7 @@ extern "system" fn ConvertInterfaceIndexToLuid(index: NET_IFINDEX, luid: *mut NE
         present(luid, "ConvertInterfaceIndexToLuid");
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { luid.write(NET_LUID::default()) };
-        let net = lock(&state.net);
+        let net = state.locked::<Net>();
         let Some(found) = net.interfaces.get(&index) else { return NtStatus::INVALID_PARAMETER };
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { luid.write(found.luid) };
@@ -66,7 +66,7 @@ extern "system" fn ConvertInterfaceLuidToIndex(luid: *const NET_LUID, index: *mu
         present(index, "ConvertInterfaceLuidToIndex");
         // SAFETY: the driver's identifier, which lives until the call returns.
         let luid = unsafe { luid.read() };
-        let net = lock(&state.net);
+        let net = state.locked::<Net>();
         let found = net.find(0, luid).map(|(found, _)| found);
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { index.write(found.unwrap_or(NET_IFINDEX_UNSPECIFIED)) };
@@ -84,7 +84,7 @@ extern "system" fn ConvertInterfaceLuidToAlias(luid: *const NET_LUID, alias: *mu
         present(alias, "ConvertInterfaceLuidToAlias");
         // SAFETY: the driver's identifier, which lives until the call returns.
         let luid = unsafe { luid.read() };
-        let net = lock(&state.net);
+        let net = state.locked::<Net>();
         let Some((_, found)) = net.find(0, luid) else { return NtStatus::INVALID_PARAMETER };
         let units: Vec<u16> = found.new.alias.encode_utf16().chain([0]).collect();
         if units.len() > length {

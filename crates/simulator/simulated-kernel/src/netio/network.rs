@@ -4,44 +4,11 @@ use std::{net::IpAddr, sync::Arc};
 
 use ndis::{MIB_NOTIFICATION_TYPE, NET_IFINDEX, NET_LUID, NL_DAD_STATE};
 
-use super::{Address, Interface, routes::Route};
-use crate::{
-    context,
-    kernel::{Kernel, State, lock},
-    wsk::NdkProvider,
-};
+use super::stack::{Address, Interface, Net, NewInterface, Route};
+use crate::{context, kernel::Kernel, ndk_provider::NdkProvider, state::State};
 
 /// The type of an Ethernet interface.
 const ETHERNET: u64 = 6;
-
-/// An interface, as it is added.
-#[derive(Clone, Debug)]
-pub struct NewInterface {
-    /// The name that people give it.
-    pub alias: String,
-    /// What it is.
-    pub description: String,
-    /// Its link-layer address.
-    pub mac: [u8; 6],
-    /// The largest packet, in bytes.
-    pub mtu: u32,
-    /// Bits per second.
-    pub speed: u64,
-}
-
-impl NewInterface {
-    /// An Ethernet interface with that name, of 100 Gb/s.
-    #[must_use]
-    pub fn ethernet(alias: &str) -> Self {
-        Self {
-            alias: alias.to_owned(),
-            description: format!("Simulated Ethernet adapter {alias}"),
-            mac: [2, 0, 0, 0, 0, 1],
-            mtu: 1500,
-            speed: 100_000_000_000,
-        }
-    }
-}
 
 /// The network stack of a kernel.
 #[derive(Clone)]
@@ -72,16 +39,38 @@ impl Network {
     /// Adds an interface, which is up, without addresses and without NDK. Its index and identifier.
     #[must_use]
     pub fn add_interface(&self, new: &NewInterface) -> (NET_IFINDEX, NET_LUID) {
+        self.add_interface_as(new, None, None)
+    }
+
+    /// The same with an index, or an identifier, of its own; without them the next ones.
+    ///
+    /// # Panics
+    ///
+    /// If another interface has it ([`Network::has_interface`]).
+    #[must_use]
+    pub fn add_interface_as(
+        &self,
+        new: &NewInterface,
+        index: Option<NET_IFINDEX>,
+        luid: Option<u64>,
+    ) -> (NET_IFINDEX, NET_LUID) {
         let _inside = context::Inside::new("the network stack");
-        let mut net = lock(&self.state.net);
-        // The first is the loopback interface on Windows; indices have gaps.
-        net.last = if net.last == 0 { 7 } else { net.last + 4 };
-        let index = net.last;
-        let luid = NET_LUID { Value: ETHERNET << 48 | (0x8000 + u64::from(index)) << 24 };
+        assert!(!self.has_interface(index, luid), "an interface has {index:?} or {luid:?}");
+        let mut net = self.state.locked::<Net>();
+        let index = index.unwrap_or_else(|| net.next_index());
+        let luid = NET_LUID { Value: luid.unwrap_or_else(|| ETHERNET << 48 | (0x8000 + u64::from(index)) << 24) };
         net.interfaces.insert(index, Interface { luid, new: new.clone(), up: true, ndk: None });
         drop(net);
         self.state.tell_of_interface(index, luid, MIB_NOTIFICATION_TYPE::ADD_INSTANCE);
         (index, luid)
+    }
+
+    /// Returns true if an interface has that index, or that identifier.
+    #[must_use]
+    pub fn has_interface(&self, index: Option<NET_IFINDEX>, luid: Option<u64>) -> bool {
+        let net = self.state.locked::<Net>();
+        let mut all = net.interfaces.iter();
+        all.any(|(&one, interface)| Some(one) == index || Some(interface.luid.Value) == luid)
     }
 
     /// What an interface is from now on.
@@ -91,20 +80,20 @@ impl Network {
     /// If there is no such interface.
     pub fn describe(&self, index: NET_IFINDEX, new: &NewInterface) {
         let _inside = context::Inside::new("the network stack");
-        lock(&self.state.net).interfaces.get_mut(&index).expect("an interface").new = new.clone();
+        self.state.locked::<Net>().interfaces.get_mut(&index).expect("an interface").new = new.clone();
     }
 
     /// Takes an interface away, and first its addresses.
     pub fn remove_interface(&self, index: NET_IFINDEX) {
         let _inside = context::Inside::new("the network stack");
         let addresses: Vec<_> = {
-            let net = lock(&self.state.net);
+            let net = self.state.locked::<Net>();
             net.addresses.iter().filter(|row| row.index == index).map(|row| row.ip).collect()
         };
         for address in addresses {
-            self.remove_address(address);
+            self.take_address(|row| row.index == index && row.ip == address);
         }
-        let mut net = lock(&self.state.net);
+        let mut net = self.state.locked::<Net>();
         net.routes.retain(|route| route.index != index);
         let gone = net.interfaces.remove(&index);
         drop(net);
@@ -119,7 +108,7 @@ impl Network {
     ///
     /// If there is no such interface.
     pub fn set_up(&self, index: NET_IFINDEX, up: bool) {
-        let mut net = lock(&self.state.net);
+        let mut net = self.state.locked::<Net>();
         let interface = net.interfaces.get_mut(&index).expect("an interface");
         let (luid, before) = (interface.luid, std::mem::replace(&mut interface.up, up));
         drop(net);
@@ -136,7 +125,7 @@ impl Network {
     pub fn set_ndk(&self, index: NET_IFINDEX, provider: Option<Arc<dyn NdkProvider>>) {
         let _inside = context::Inside::new("the network stack");
         let before = {
-            let mut net = lock(&self.state.net);
+            let mut net = self.state.locked::<Net>();
             std::mem::replace(&mut net.interfaces.get_mut(&index).expect("an interface").ndk, provider)
         };
         drop(before);
@@ -151,13 +140,13 @@ impl Network {
     ///
     /// # Panics
     ///
-    /// If there is no such interface, or the address is in use.
+    /// If there is no such interface, or it has the address. Another one may have it too.
     pub fn add_address_in(&self, index: NET_IFINDEX, address: IpAddr, prefix: u8, state: NL_DAD_STATE) {
         let _inside = context::Inside::new("the network stack");
         {
-            let mut net = lock(&self.state.net);
+            let mut net = self.state.locked::<Net>();
             assert!(net.interfaces.contains_key(&index), "there is no interface {index}");
-            assert!(net.addresses.iter().all(|row| row.ip != address), "{address} is in use");
+            assert!(net.addresses.iter().all(|row| (row.index, row.ip) != (index, address)), "{address} is in use");
             net.addresses.push(Address { index, ip: address, prefix, state });
         }
         self.state.tell_of_address(index, address, MIB_NOTIFICATION_TYPE::ADD_INSTANCE);
@@ -171,7 +160,7 @@ impl Network {
     pub fn set_dad_state(&self, address: IpAddr, state: NL_DAD_STATE) {
         let _inside = context::Inside::new("the network stack");
         let index = {
-            let mut net = lock(&self.state.net);
+            let mut net = self.state.locked::<Net>();
             let row = net.addresses.iter_mut().find(|row| row.ip == address).expect("an address of the machine");
             row.state = state;
             row.index
@@ -186,31 +175,22 @@ impl Network {
     /// If nobody has it.
     pub fn remove_address(&self, address: IpAddr) {
         let _inside = context::Inside::new("the network stack");
+        self.take_address(|row| row.ip == address);
+    }
+
+    fn take_address(&self, is_it: impl Fn(&Address) -> bool) {
         let gone = {
-            let mut net = lock(&self.state.net);
-            let place = net.addresses.iter().position(|row| row.ip == address);
+            let mut net = self.state.locked::<Net>();
+            let place = net.addresses.iter().position(is_it);
             net.addresses.remove(place.expect("an address of the machine"))
         };
-        self.state.tell_of_address(gone.index, address, MIB_NOTIFICATION_TYPE::DELETE_INSTANCE);
+        self.state.tell_of_address(gone.index, gone.ip, MIB_NOTIFICATION_TYPE::DELETE_INSTANCE);
     }
 
     /// Adds a route: packets to addresses with that prefix leave through the interface. Prefixes of an interface's addresses
     /// have one already, with the metric 256.
     pub fn add_route(&self, prefix: IpAddr, length: u8, index: NET_IFINDEX, metric: u32) {
         let _inside = context::Inside::new("the network stack");
-        lock(&self.state.net).routes.push(Route { prefix, length, index, metric, loopback: false });
-    }
-
-    /// Winsock Kernel is not there yet, or has come.
-    pub fn set_wsk_ready(&self, ready: bool) {
-        let _inside = context::Inside::new("the network stack");
-        lock(&self.state.wsk).set_ready(ready);
-        self.state.dispatcher.signal();
-    }
-
-    /// How many NDK adapters are open through Winsock Kernel.
-    #[must_use]
-    pub fn open_ndk_adapters(&self) -> usize {
-        lock(&self.state.wsk).open_adapters()
+        self.state.locked::<Net>().routes.push(Route { prefix, length, index, metric, loopback: false });
     }
 }

@@ -5,19 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use ndis::{IP_ADDRESS_PREFIX, MIB_IPFORWARD_ROW2, NET_IFINDEX, NET_LUID, NL_DAD_STATE};
 use ndkpi::{NtStatus, SOCKADDR_INET};
 
-use super::{NOT_FOUND, Net, helper};
-use crate::kernel::lock;
-
-/// A route: what has the prefix leaves through the interface.
-#[derive(Clone, Copy)]
-pub struct Route {
-    pub prefix: IpAddr,
-    pub length: u8,
-    pub index: NET_IFINDEX,
-    pub metric: u32,
-    /// It leads to this machine.
-    pub loopback: bool,
-}
+use super::stack::{NOT_FOUND, Net, Route, helper};
 
 /// The bits of an address, the first of them in front, and how many there are.
 fn bits(address: IpAddr) -> (u128, u8) {
@@ -79,7 +67,7 @@ extern "system" fn GetBestRoute2(
         let from = unsafe { source.as_ref() }.and_then(SOCKADDR_INET::to_socket_addr);
         // SAFETY: null or the driver's identifier, which lives until the call returns.
         let luid = unsafe { luid.as_ref() }.copied();
-        let net = lock(&state.net);
+        let net = state.locked::<Net>();
         let through = match (luid, index) {
             (None, 0) => None,
             (luid, index) => match net.find(if luid.is_some() { 0 } else { index }, luid.unwrap_or_default()) {
@@ -118,9 +106,10 @@ extern "system" fn GetBestRoute2(
             Origin: 0,
         };
         // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { route.write(row) };
-        // SAFETY: as above.
-        unsafe { best_source.write(SocketAddr::new(own, 0).into()) };
+        unsafe {
+            route.write(row);
+            best_source.write(SocketAddr::new(own, 0).into());
+        }
         NtStatus::SUCCESS
     })
 }

@@ -3,18 +3,19 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
+    sync::Mutex,
 };
 
 use ndis::{AF_UNSPEC, MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE};
 use ndkpi::{AF_INET, AF_INET6, NtStatus};
 use wdk_bindings::PVOID;
 
-use super::{Address, NOT_FOUND, Net, helper};
+use super::stack::{Address, NOT_FOUND, Net, helper};
 use crate::{
     context::{self, DriverId},
-    kernel::lock,
     report::bug_check,
     rule::Rule,
+    state::Part,
 };
 
 /// What freed tables are filled with.
@@ -27,6 +28,8 @@ pub struct Tables {
     /// Those that came back: kept, so that who reads one reads nonsense.
     back: BTreeMap<usize, Box<[u64]>>,
 }
+
+impl Part for Mutex<Tables> {}
 
 struct Table {
     owner: DriverId,
@@ -59,8 +62,15 @@ impl Tables {
 
 /// A row as the stack fills it.
 fn row(net: &Net, address: &Address) -> MIB_UNICASTIPADDRESS_ROW {
+    let mut own = SocketAddr::new(address.ip, 0);
+    // The zone of a link-local address is its interface.
+    if let SocketAddr::V6(own) = &mut own
+        && own.ip().is_unicast_link_local()
+    {
+        own.set_scope_id(address.index);
+    }
     MIB_UNICASTIPADDRESS_ROW {
-        Address: SocketAddr::new(address.ip, 0).into(),
+        Address: own.into(),
         InterfaceLuid: net.luid(address.index),
         InterfaceIndex: address.index,
         PrefixOrigin: 1,
@@ -84,14 +94,14 @@ extern "system" fn GetUnicastIpAddressTable(family: u16, table: *mut *mut MIB_UN
         if state.strikes() {
             return NtStatus::NO_MEMORY;
         }
-        let mut net = lock(&state.net);
+        let net = state.locked::<Net>();
         let of = |address: &IpAddr| if address.is_ipv4() { AF_INET } else { AF_INET6 };
         let wanted = net.addresses.iter().filter(|row| family == AF_UNSPEC || family == of(&row.ip));
         let rows: Vec<_> = wanted.map(|address| row(&net, address)).collect();
         if rows.is_empty() {
             return NOT_FOUND;
         }
-        let given = net.tables.give("unicast addresses", &rows);
+        let given = state.locked::<Tables>().give("unicast addresses", &rows);
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { table.write(std::ptr::with_exposed_provenance_mut(given)) };
         NtStatus::SUCCESS
@@ -101,14 +111,14 @@ extern "system" fn GetUnicastIpAddressTable(family: u16, table: *mut *mut MIB_UN
 #[unsafe(no_mangle)]
 extern "system" fn FreeMibTable(memory: PVOID) {
     helper!("FreeMibTable", |state| {
-        let mut net = lock(&state.net);
+        let mut tables = state.locked::<Tables>();
         let address = memory.addr();
-        let Some(mut table) = net.tables.out.remove(&address) else {
-            let rule = if net.tables.back.contains_key(&address) { Rule::DoubleFree } else { Rule::BadFree };
-            drop(net);
+        let Some(mut table) = tables.out.remove(&address) else {
+            let rule = if tables.back.contains_key(&address) { Rule::DoubleFree } else { Rule::BadFree };
+            drop(tables);
             bug_check(rule, format_args!("FreeMibTable of {address:#x}"));
         };
         table.memory.fill(POISON);
-        net.tables.back.insert(address, table.memory);
+        tables.back.insert(address, table.memory);
     });
 }

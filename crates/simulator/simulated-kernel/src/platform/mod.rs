@@ -1,5 +1,4 @@
-//! What the kernel needs of the host: addresses without bytes, pages that come into reach and go, a word when a page is touched that
-//! is out of reach, and a thread's time on a processor.
+//! What the kernel needs of the host: addresses without bytes, pages that come into reach and go, and a thread's time on a processor.
 
 #[cfg(unix)]
 mod unix;
@@ -7,11 +6,9 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub use self::unix::{
-    commit, commit_unreachable, end, install_fault_handler, map, map_twice, peek, processor_time, protect, reserve,
-    unmap,
-};
+pub use self::unix::{commit, commit_unreachable, end, map, map_twice, peek, processor_time, protect, reserve, unmap};
 #[cfg(windows)]
-pub use self::windows::{
-    commit, commit_unreachable, end, install_fault_handler, map, peek, processor_time, protect, reserve, unmap,
-};
+pub use self::windows::{commit, commit_unreachable, end, map, peek, processor_time, protect, reserve, unmap};
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;

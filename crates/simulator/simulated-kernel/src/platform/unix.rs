@@ -10,8 +10,6 @@ use std::{
     time::Duration,
 };
 
-use crate::{paged, violation};
-
 /// Reserves addresses. Their bytes can be used at once if they are to be reachable.
 pub fn reserve(length: usize, reachable: bool) -> usize {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -76,7 +74,7 @@ fn unnamed(length: usize) -> io::Result<File> {
 ///
 /// They are a whole mapping of this length, which nobody uses any more.
 pub unsafe fn unmap(bytes: *mut u8, length: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: a whole mapping of this length, which nobody uses any more (`# Safety`).
     unsafe { libc::munmap(bytes.cast(), length) };
 }
 
@@ -109,29 +107,6 @@ pub fn peek(address: usize) -> Option<usize> {
         unsafe { libc::close(end) };
     }
     there.then_some(word)
-}
-
-/// Has the paged pool hear of faults.
-pub fn install_fault_handler() {
-    // SAFETY: all zeros is a value of this structure of numbers and pointers.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = (fault as *const () as usize) as libc::sighandler_t;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_ONSTACK;
-    // SAFETY: the handler has the signature that `SA_SIGINFO` asks for, and the structures live until the call returns.
-    let set = unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut()) };
-    assert_eq!(set, 0, "no handler for faults");
-}
-
-extern "C" fn fault(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the system passes the information of this very signal.
-    let info = unsafe { &*info };
-    // SAFETY: this signal's information has an address.
-    let address = unsafe { info.si_addr() }.addr();
-    if !paged::fault(address, violation::runs_at(address, context)) {
-        violation::report(address, context);
-        // SAFETY: the default is what happens without a handler; the fault happens again when this returns.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
 }
 
 /// Says something and ends the process, from a handler of faults.

@@ -14,8 +14,6 @@ use windows_sys::Win32::{
     },
 };
 
-use crate::image;
-
 /// Reserves addresses. Their bytes can be used when they are committed.
 pub fn reserve(length: usize, _reachable: bool) -> usize {
     // SAFETY: new addresses of the system's choice, which nobody has.
@@ -64,7 +62,7 @@ pub fn map(length: usize, writable: bool) -> *mut u8 {
 ///
 /// They are a whole mapping of this length, which nobody uses any more.
 pub unsafe fn unmap(bytes: *mut u8, _length: usize) {
-    // SAFETY: the caller's promise; a reservation is freed as a whole.
+    // SAFETY: a whole mapping that nobody uses any more (`# Safety`); a reservation is freed as a whole.
     unsafe { VirtualFree(bytes.cast(), 0, MEM_RELEASE) };
 }
 
@@ -89,11 +87,6 @@ pub fn peek(address: usize) -> Option<usize> {
     // SAFETY: the place is a variable of that size, and the system looks at the address itself.
     let read = unsafe { ReadProcessMemory(process, from, (&raw mut word).cast(), BYTES, &raw mut got) };
     (read != 0 && got == BYTES).then_some(word)
-}
-
-/// Has the paged pool hear of faults.
-pub fn install_fault_handler() {
-    image::install_handlers();
 }
 
 /// Says something and ends the process, from a handler of faults.

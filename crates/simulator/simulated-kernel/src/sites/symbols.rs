@@ -1,10 +1,16 @@
 //! Whose code is on the stack, by the symbols of this program: the drivers are linked into it.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use object::{Object as _, ObjectSymbol as _, SymbolKind};
 
-use super::Images;
+unsafe extern "C" {
+    /// A routine of this crate, of which only the address is of interest: what the symbols say is relative to that.
+    static KeInitializeDpc: u8;
+}
 
 /// A function of this program.
 struct Function {
@@ -22,7 +28,7 @@ fn functions() -> &'static [Function] {
         let file = object::File::parse(&*bytes).expect("a program is an object file");
         let anchor = file.symbols().find(|symbol| symbol.name() == Ok("KeInitializeDpc"));
         let anchor = anchor.expect("the routine is not mangled").address();
-        let loaded = crate::wdm::anchor() as u64;
+        let loaded = (&raw const KeInitializeDpc).addr() as u64;
         let text = file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0);
         let mut all: Vec<Function> = text
             .filter_map(|symbol| {
@@ -141,8 +147,8 @@ fn home_of(address: usize) -> Option<&'static str> {
     Some(&function.home)
 }
 
-/// Goes up the stack, from frame to frame of code of drivers, until `look` has seen enough.
-pub fn walk(images: &Images, mut look: impl FnMut(usize, &str) -> bool) {
+/// Goes up the stack, with the drivers by the crates that their images are made of, from frame to frame of code of drivers, until `look` has seen enough.
+pub fn walk(images: &BTreeMap<String, String>, mut look: impl FnMut(usize, &str) -> bool) {
     if images.is_empty() {
         return;
     }

@@ -2,21 +2,23 @@
 //!
 //! The structures are those of the kit's static library, which the image has in it, in the words of its published source.
 
-use std::ptr;
+use std::{ptr, sync::Arc};
 
 use host::machine::Irql;
 use wdk_bindings::{
-    DRIVER_OBJECT, NTSTATUS, PDRIVER_OBJECT, PUNICODE_STRING, PVOID, PWDF_DRIVER_GLOBALS,
+    BOOLEAN, DRIVER_OBJECT, NTSTATUS, PDRIVER_OBJECT, PUNICODE_STRING, PVOID, PWDF_DRIVER_GLOBALS,
     STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG, WDF_DRIVER_GLOBALS, WDFFUNC,
 };
 
-use super::{COUNT, Object, functions};
+use super::{COUNT, function::Function, functions, object::Object};
 use crate::{
     context::{self, DriverId},
-    image::{self, Writer},
-    kernel::{self, State, lock},
+    image::code::Writer,
     report::bug_check,
+    routine::carry_out,
     rule::Rule,
+    sites::images,
+    state::State,
 };
 
 /// `STATUS_REVISION_MISMATCH`: what the loader of the framework says to a driver for a later one.
@@ -43,6 +45,18 @@ struct WdfBindInfo {
     module: PVOID,
 }
 
+/// `WDF_BIND_INFO2`, of drivers that are built for 1.25 and later: they can be loaded by an older framework, and ask what it has.
+#[repr(C)]
+struct WdfBindInfo2 {
+    first: WdfBindInfo,
+    minimum_minor_version: *mut ULONG,
+    /// Set if the driver is for a later version than the framework's.
+    client_is_higher: *mut BOOLEAN,
+    function_count: *mut ULONG,
+    structure_count: *mut ULONG,
+    structure_table: PVOID,
+}
+
 /// What the framework has for a driver that is bound to it. It lives as long as the kernel: a late call finds its memory.
 struct Bound {
     globals: WDF_DRIVER_GLOBALS,
@@ -56,7 +70,7 @@ extern "C" fn WdfVersionBind(
     info: *mut WdfBindInfo,
     globals: *mut PWDF_DRIVER_GLOBALS,
 ) -> NTSTATUS {
-    kernel::routine(
+    carry_out(
         "WdfVersionBind",
         || Irql::PASSIVE_LEVEL,
         |state| {
@@ -65,7 +79,8 @@ extern "C" fn WdfVersionBind(
             }
             // SAFETY: the driver's structure, which lives as long as its image.
             let asked = unsafe { &mut *info };
-            if asked.size as usize != size_of::<WdfBindInfo>() || asked.function_table.is_null() {
+            let sizes = [size_of::<WdfBindInfo>(), size_of::<WdfBindInfo2>()];
+            if !sizes.contains(&(asked.size as usize)) || asked.function_table.is_null() {
                 return STATUS_INVALID_PARAMETER;
             }
             // A driver for a minor version works with any later one. Which functions there are, and not what the framework calls
@@ -88,10 +103,19 @@ extern "C" fn WdfVersionBind(
                 // SAFETY: the driver's variable.
                 unsafe { asked.function_table.write(bound.table.as_ptr()) };
             }
+            if asked.size as usize == size_of::<WdfBindInfo2>() {
+                let later = info.cast::<WdfBindInfo2>();
+                // SAFETY: the driver's structure is this one, by its size.
+                let higher = unsafe { (*later).client_is_higher };
+                if !higher.is_null() {
+                    // SAFETY: the driver's variable: everything that its version has is here.
+                    unsafe { higher.write(0) };
+                }
+            }
             bound.globals.DisplaceDriverUnload = 1;
             // SAFETY: the driver's variable.
             unsafe { globals.write(&raw mut bound.globals) };
-            if let Some(loaded) = lock(&state.pnp).drivers.get_mut(&caller) {
+            if let Some(loaded) = state.drivers().get_mut(&caller) {
                 loaded.bound = Some((&raw mut bound.globals).expose_provenance());
             }
             STATUS_SUCCESS
@@ -108,10 +132,10 @@ fn table_of(driver: DriverId) -> Option<Vec<WDFFUNC>> {
     let function = |thunk: usize| {
         let place = ptr::with_exposed_provenance::<()>(code.at(thunk));
         // SAFETY: the thunk takes any arguments along; whoever calls it gives it the type of the function it leads to.
-        Some(unsafe { std::mem::transmute::<*const (), super::Function>(place) })
+        Some(unsafe { std::mem::transmute::<*const (), Function>(place) })
     };
     let table = thunks.into_iter().map(function).collect();
-    image::keep(driver, code);
+    images::keep(driver, Arc::new(code));
     Some(table)
 }
 
@@ -121,14 +145,14 @@ extern "C" fn WdfVersionUnbind(
     _info: *mut WdfBindInfo,
     globals: PWDF_DRIVER_GLOBALS,
 ) -> NTSTATUS {
-    kernel::routine(
+    carry_out(
         "WdfVersionUnbind",
         || Irql::PASSIVE_LEVEL,
         |state| {
             let caller = context::caller();
             let (bound, handle) = {
-                let mut pnp = lock(&state.pnp);
-                pnp.drivers.get_mut(&caller).map_or((None, None), |driver| (driver.bound.take(), driver.handle.take()))
+                let mut drivers = state.drivers();
+                drivers.get_mut(&caller).map_or((None, None), |driver| (driver.bound.take(), driver.handle.take()))
             };
             if bound != Some(globals.addr()) {
                 bug_check(Rule::BadArgument, format_args!("WdfVersionUnbind of a driver that is not bound"));
@@ -144,7 +168,7 @@ extern "C" fn WdfVersionUnbind(
 impl State {
     /// A driver has made its framework object: its globals have it, and the framework's routine unloads the driver.
     pub fn driver_created(&self, driver: PDRIVER_OBJECT, made: &Object, miniport_mode: bool) {
-        let Some(bound) = lock(&self.pnp).drivers.get(&made.owner).and_then(|loaded| loaded.bound) else {
+        let Some(bound) = self.drivers().get(&made.owner).and_then(|loaded| loaded.bound) else {
             bug_check(
                 Rule::BadArgument,
                 format_args!("WdfDriverCreate of a driver that is not bound to the framework"),
@@ -167,7 +191,7 @@ impl State {
 impl State {
     /// A driver is unloaded: it must not be bound any more.
     pub fn check_bound(&self, driver: DriverId, name: &str) {
-        if lock(&self.pnp).drivers.get(&driver).is_some_and(|loaded| loaded.bound.is_some()) {
+        if self.drivers().get(&driver).is_some_and(|loaded| loaded.bound.is_some()) {
             bug_check(Rule::ReferenceLeak, format_args!("driver {name} left itself bound to the framework"));
         }
     }
@@ -175,14 +199,14 @@ impl State {
 
 /// What the framework puts into the driver object, and the driver's entry code calls at its unload.
 unsafe extern "C" fn unload(_driver: PDRIVER_OBJECT) {
-    kernel::routine(
+    carry_out(
         "the framework's DriverUnload",
         || Irql::PASSIVE_LEVEL,
         |state| {
             let caller = context::caller();
             let (handle, unload) = {
-                let pnp = lock(&state.pnp);
-                pnp.drivers.get(&caller).map_or((None, None), |driver| (driver.handle, driver.unload))
+                let drivers = state.drivers();
+                drivers.get(&caller).map_or((None, None), |driver| (driver.handle, driver.unload))
             };
             if let (Some(handle), Some(unload)) = (handle, unload) {
                 context::call(caller, "EvtDriverUnload", || {

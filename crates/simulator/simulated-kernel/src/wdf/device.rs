@@ -1,10 +1,14 @@
 //! Devices, their names, interfaces and the interfaces they can be queried for.
 
 use std::{
+    collections::BTreeMap,
     ptr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Release},
+        atomic::{
+            AtomicBool, AtomicU32, AtomicUsize,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
@@ -13,23 +17,23 @@ use wdk_bindings::{
     _WDF_DEVICE_FAILED_ACTION::{self, Type as FailedAction},
     GUID, INTERFACE, NTSTATUS, PCUNICODE_STRING, PINTERFACE, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES,
     PWDF_QUERY_INTERFACE_CONFIG, PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_BUFFER_SIZE,
-    STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_COLLISION, STATUS_SUCCESS,
-    WDF_PNPPOWER_EVENT_CALLBACKS, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_COLLISION,
+    STATUS_SUCCESS, WDF_PNPPOWER_EVENT_CALLBACKS, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE,
 };
 
 use super::{
-    Kind, Object,
     device_init::With,
-    function,
-    object::{STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED, check_size, has_parent},
+    function::function,
+    object::{Kind, Object, Part, STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED, has_parent, read_attributes},
 };
 use crate::{
+    argument::{check_size, same},
     context::{self, DriverId},
-    kernel::{State, lock},
-    pnp::same,
     report::bug_check,
     rule::Rule,
+    state::{self, State, lock},
     text, waiting,
+    wdf::device_init::Inits,
 };
 
 /// An interface that a device can be queried for: a copy of what the driver registered.
@@ -142,21 +146,111 @@ impl DeviceObject {
     }
 }
 
+impl Part for DeviceObject {
+    const NAME: &'static str = "device";
+}
+
+impl Kind for DeviceObject {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn check_deletion(&self, object: &Object) {
+        if !self.control && !self.is_of_miniport() {
+            bug_check(Rule::BadHandle, format_args!("a driver may not delete a device of plug and play"));
+        }
+        object.require_passive_level();
+    }
+
+    fn delete(&self, state: &Arc<State>, object: &Object) {
+        if self.control {
+            state.delete_control_device(self);
+        } else {
+            state.delete_object(object.handle);
+        }
+    }
+
+    fn end(&self, state: &Arc<State>, _object: &Object) {
+        state.stop_device(self);
+    }
+
+    /// With it goes the symbolic link, whatever that leads to by now.
+    fn freed(&self, state: &State) {
+        let link = lock(&self.link).take();
+        if let Some(link) = link {
+            state.unlink(&link);
+        }
+    }
+}
+
+/// Devices of plug and play that drivers are asked to take, with the handle of the framework's device, when it is made.
+#[derive(Default)]
+pub struct Nodes(pub BTreeMap<u64, Option<usize>>);
+
+impl state::Part for Mutex<Nodes> {}
+
+/// Whether the parent that the attributes name is a device, or leads to one, as timers and work items need it.
+pub fn check_parent(state: &State, attributes: PWDF_OBJECT_ATTRIBUTES) -> Result<(), NTSTATUS> {
+    /// `STATUS_WDF_PARENT_NOT_SPECIFIED` of wdfstatus.h.
+    const NO_PARENT: NTSTATUS = 0xC020_0212_u32.cast_signed();
+    let mut next = Some(read_attributes(attributes).ParentObject.addr()).filter(|&parent| parent != 0);
+    if next.is_none() {
+        return Err(NO_PARENT);
+    }
+    while let Some(parent) = next {
+        let object = state.object(parent);
+        if object.part::<DeviceObject>().is_some() {
+            return Ok(());
+        }
+        next = object.parent;
+    }
+    Err(STATUS_INVALID_DEVICE_REQUEST)
+}
+
 /// The device with a handle that a driver passes.
 pub fn device<T>(state: &State, handle: *mut T) -> (Arc<Object>, Arc<DeviceObject>) {
     state.given_as(handle)
 }
 
 impl State {
+    /// An adapter is gone: the framework's device of it must be, too.
+    pub fn check_no_device(&self, functional: usize, name: &str) {
+        if self.all_of::<DeviceObject>().iter().any(|device| device.functional == functional) {
+            bug_check(Rule::ReferenceLeak, format_args!("{name} left its device of the framework"));
+        }
+    }
+
+    /// The device of that name.
+    pub fn device_named(&self, name: &str) -> Option<Arc<DeviceObject>> {
+        self.all_of::<DeviceObject>().into_iter().find(|device| device.name == name && device.has_its_name())
+    }
+
+    /// The device behind a symbolic link: the one that has by now the name that the link leads to.
+    pub fn device_linked(&self, link: &str) -> Option<Arc<DeviceObject>> {
+        let name = self.link_target(link)?;
+        self.device_named(&name)
+    }
+
+    /// The device with an enabled interface of that name.
+    pub fn device_of_interface(&self, link: &[u16]) -> Option<Arc<DeviceObject>> {
+        let has = |device: &Arc<DeviceObject>| {
+            lock(&device.interfaces).iter().any(|interface| interface.enabled && interface.link == link)
+        };
+        self.all_of::<DeviceObject>().into_iter().find(has)
+    }
+
+    /// A driver has made a device for a node of plug and play.
+    pub fn device_created(&self, node: u64, handle: usize) {
+        self.locked::<Nodes>().0.insert(node, Some(handle));
+    }
+
     /// The device is being deleted: lets nobody open it, and waits for requests that are being served.
-    pub fn stop_device(self: &Arc<Self>, device: &Arc<DeviceObject>) {
+    fn stop_device(self: &Arc<Self>, device: &DeviceObject) {
         device.finished.store(false, Release);
         let queues = lock(&device.queues).clone();
         for queue in queues {
             let queue = self.object(queue);
-            if let Kind::Queue(queue) = &queue.kind {
-                self.purge_queue(queue);
-            }
+            queue.kind.device_stops(self, &queue);
         }
         if device.requests.load(Acquire) > 0 {
             waiting::until(self, None, "the deletion of a device", || device.requests.load(Acquire) == 0);
@@ -166,7 +260,7 @@ impl State {
     /// The driver deletes a control device. Its name goes at once, and with it every way to open it; the device itself, with its
     /// context, its queues and its symbolic link, when the last file on it is closed, which the driver serves until then. So the
     /// framework's published source has it (`FxDevice::DeleteObject`, `FxDevice::Destroy`).
-    pub fn delete_control_device(self: &Arc<Self>, device: &DeviceObject) {
+    fn delete_control_device(self: &Arc<Self>, device: &DeviceObject) {
         let last = {
             let mut files = lock(&device.files);
             if files.condemned {
@@ -191,14 +285,6 @@ impl State {
             self.delete_object(device.handle.load(Acquire));
         }
         self.dispatcher.signal();
-    }
-
-    /// The framework's device is gone, and with it the symbolic link, whatever that leads to by now.
-    pub fn device_is_gone(&self, device: &DeviceObject) {
-        let link = lock(&device.link).take();
-        if let Some(link) = link {
-            self.unlink(&link);
-        }
     }
 
     /// Answers a query for an interface, as the framework does.
@@ -241,8 +327,8 @@ pub extern "C" fn WdfDeviceCreate(
         // SAFETY: the driver's place, which lives until the call returns.
         let given = unsafe { init.read() };
         let Some((owner, node, name, callbacks, with, access)) = ({
-            let framework = lock(&state.framework);
-            let init = framework.inits.get(&given.addr());
+            let inits = state.locked::<Inits>();
+            let init = inits.0.get(&given.addr());
             init.map(|init| (init.owner, init.node, init.name.clone(), init.callbacks, init.with, init.access.clone()))
         }) else {
             bug_check(Rule::BadHandle, format_args!("{given:p} is no WDFDEVICE_INIT, or was one"));
@@ -256,18 +342,19 @@ pub extern "C" fn WdfDeviceCreate(
         }
         let device = Arc::new(DeviceObject { with, access, ..DeviceObject::new(owner, node, name, callbacks) });
         let parent = state.driver_object(owner);
-        let Some(object) = state.create_object(Kind::Device(device.clone()), attributes, parent) else {
+        let Some(object) = state.create_object(device.clone(), attributes, parent) else {
             return STATUS_INSUFFICIENT_RESOURCES;
         };
         device.handle.store(object.handle, Release);
         if let Some(node) = node {
             state.device_created(node, object.handle);
         }
-        lock(&state.framework).inits.remove(&given.addr());
+        state.locked::<Inits>().0.remove(&given.addr());
         // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { init.write(ptr::null_mut()) };
-        // SAFETY: as above.
-        unsafe { place.write(object.pointer()) };
+        unsafe {
+            init.write(ptr::null_mut());
+            place.write(object.pointer());
+        }
         STATUS_SUCCESS
     })
 }

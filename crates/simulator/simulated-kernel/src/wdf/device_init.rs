@@ -1,23 +1,25 @@
 //! What a device is made of.
 
-use std::{ptr, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ptr,
+    sync::{Arc, Mutex},
+};
 
 use wdk_bindings::{
     _WDF_FILEOBJECT_CLASS, BOOLEAN, NTSTATUS, PCUNICODE_STRING, PWDF_DRIVER_GLOBALS, PWDF_FILEOBJECT_CONFIG,
     PWDF_OBJECT_ATTRIBUTES, PWDF_PNPPOWER_EVENT_CALLBACKS, PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES,
-    STATUS_SUCCESS, ULONG, UNICODE_STRING, WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS,
-    WDFDRIVER,
+    STATUS_SUCCESS, ULONG, UNICODE_STRING, WDF_DEVICE_IO_TYPE, WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES,
+    WDF_PNPPOWER_EVENT_CALLBACKS, WDFDRIVER,
 };
 
-use super::{
-    function,
-    object::{check_size, read_attributes},
-};
+use super::{function::function, object::read_attributes};
 use crate::{
+    argument::check_size,
     context::DriverId,
-    kernel::{State, lock},
     report::bug_check,
     rule::Rule,
+    state::{Part, State},
     text,
 };
 
@@ -45,6 +47,21 @@ pub struct With {
 // SAFETY: the callbacks are functions, which any thread may call.
 unsafe impl Send for Init {}
 
+/// Those that drivers have.
+#[derive(Default)]
+pub struct Inits(pub BTreeMap<usize, Init>);
+
+impl Part for Mutex<Inits> {}
+
+impl State {
+    /// A driver is unloaded: it must have freed its own.
+    pub fn check_inits(&self, owner: DriverId, name: &str) {
+        if self.locked::<Inits>().0.values().any(|init| init.owner == owner) {
+            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a WDFDEVICE_INIT"));
+        }
+    }
+}
+
 impl State {
     /// A new structure, as the driver has it.
     pub fn create_init(self: &Arc<Self>, owner: DriverId, node: Option<u64>) -> PWDFDEVICE_INIT {
@@ -61,14 +78,14 @@ impl State {
             with: With::default(),
             access,
         };
-        lock(&self.framework).inits.insert(place, init);
+        self.locked::<Inits>().0.insert(place, init);
         ptr::without_provenance_mut(place)
     }
 
     fn with_init<R>(&self, init: PWDFDEVICE_INIT, work: impl FnOnce(&mut Init) -> R) -> R {
-        let mut framework = lock(&self.framework);
-        let Some(init) = framework.inits.get_mut(&init.addr()) else {
-            drop(framework);
+        let mut inits = self.locked::<Inits>();
+        let Some(init) = inits.0.get_mut(&init.addr()) else {
+            drop(inits);
             bug_check(Rule::BadHandle, format_args!("{init:p} is no WDFDEVICE_INIT, or was one"));
         };
         work(init)
@@ -100,7 +117,7 @@ pub extern "C" fn WdfDeviceInitFree(_globals: PWDF_DRIVER_GLOBALS, init: PWDFDEV
         if node.is_some() {
             bug_check(Rule::BadHandle, format_args!("the framework's WDFDEVICE_INIT is freed by the driver"));
         }
-        lock(&state.framework).inits.remove(&init.addr());
+        state.locked::<Inits>().0.remove(&init.addr());
     });
 }
 
@@ -121,6 +138,15 @@ pub extern "C" fn WdfDeviceInitAssignName(
 
 pub extern "C" fn WdfDeviceInitSetDeviceType(_globals: PWDF_DRIVER_GLOBALS, init: PWDFDEVICE_INIT, _kind: ULONG) {
     function!("WdfDeviceInitSetDeviceType", |state| state.with_init(init, |_| ()));
+}
+
+/// Requests for control codes say themselves how they pass their buffers: this is for reads and writes.
+pub extern "C" fn WdfDeviceInitSetIoType(
+    _globals: PWDF_DRIVER_GLOBALS,
+    init: PWDFDEVICE_INIT,
+    _kind: WDF_DEVICE_IO_TYPE,
+) {
+    function!("WdfDeviceInitSetIoType", |state| state.with_init(init, |_| ()));
 }
 
 pub extern "C" fn WdfDeviceInitSetCharacteristics(

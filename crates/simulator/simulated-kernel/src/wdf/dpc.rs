@@ -4,7 +4,10 @@ use std::{
     ptr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release},
+        atomic::{
+            AtomicUsize,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
@@ -15,14 +18,11 @@ use wdk_bindings::{
 };
 
 use super::{
-    Kind, Object, function,
-    object::{check_level, check_parent, check_size},
+    device::check_parent,
+    function::function,
+    object::{Kind, Object, Part, check_level},
 };
-use crate::{
-    kernel::{self, State},
-    tracked,
-    wdm::initialise_dpc,
-};
+use crate::{argument::check_size, routine::carry_out, state::State, tracked, wdm::dpc as dpc_of_wdm};
 
 /// A DPC.
 pub struct DpcObject {
@@ -30,7 +30,7 @@ pub struct DpcObject {
     memory: usize,
 }
 
-/// What the system has of a DPC. It is never freed: a call may still use it after the deletion.
+/// The system's side of a DPC. It is never freed: a call may still use it after the deletion.
 #[repr(C)]
 struct Memory {
     dpc: KDPC,
@@ -50,11 +50,34 @@ unsafe extern "C" fn called(_: *mut KDPC, memory: PVOID, _: PVOID, _: PVOID) {
     unsafe { callback(ptr::without_provenance_mut(handle)) };
 }
 
+impl Part for DpcObject {
+    const NAME: &'static str = "DPC";
+}
+
+impl Kind for DpcObject {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn end(&self, state: &Arc<State>, _object: &Object) {
+        self.stop(state);
+    }
+}
+
 impl DpcObject {
+    /// The DPC is being deleted: it is taken out of its queue, and at `PASSIVE_LEVEL` a call that was begun ends before.
+    fn stop(&self, state: &State) {
+        let _ = self.of_the_machine(state).remove();
+        if machine::current_irql() == Irql::PASSIVE_LEVEL {
+            state.machine.flush();
+            state.untrack(self.dpc().expose_provenance(), tracked::Kind::Dpc);
+        }
+    }
+
     fn new(state: &State, callback: PFN_WDF_DPC) -> Self {
         let memory = Box::into_raw(Box::new(Memory { dpc: KDPC::default(), callback, handle: AtomicUsize::new(0) }));
         let dpc = Self { memory: memory.expose_provenance() };
-        initialise_dpc(state, dpc.dpc(), Some(called), memory.cast());
+        dpc_of_wdm::initialise(state, dpc.dpc(), Some(called), memory.cast());
         dpc
     }
 
@@ -68,16 +91,7 @@ impl DpcObject {
     }
 
     fn of_the_machine(&self, state: &State) -> Arc<machine::Dpc> {
-        state.dpc(self.dpc().expose_provenance())
-    }
-
-    /// The DPC is being deleted: it is taken out of its queue, and at `PASSIVE_LEVEL` a call that was begun ends before.
-    pub fn end(&self, state: &State) {
-        let _ = self.of_the_machine(state).remove();
-        if machine::current_irql() == Irql::PASSIVE_LEVEL {
-            state.machine.flush();
-            state.untrack(self.dpc().expose_provenance(), tracked::Kind::Dpc);
-        }
+        state.structure(self.dpc().expose_provenance(), tracked::Kind::Dpc)
     }
 }
 
@@ -102,8 +116,8 @@ pub extern "C" fn WdfDpcCreate(
             return status;
         }
         let kind = Arc::new(DpcObject::new(state, config.EvtDpcFunc));
-        let Some(object) = state.create_object(Kind::Dpc(kind.clone()), attributes, None) else {
-            kind.end(state);
+        let Some(object) = state.create_object(kind.clone(), attributes, None) else {
+            kind.stop(state);
             return STATUS_INSUFFICIENT_RESOURCES;
         };
         // SAFETY: the memory is never freed; the field is atomic.
@@ -125,7 +139,7 @@ pub extern "C" fn WdfDpcEnqueue(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDPC) -
 
 pub extern "C" fn WdfDpcCancel(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDPC, wait: BOOLEAN) -> BOOLEAN {
     // At any level, unless it waits.
-    kernel::routine(
+    carry_out(
         "WdfDpcCancel",
         || Irql::HIGH_LEVEL,
         |state| {

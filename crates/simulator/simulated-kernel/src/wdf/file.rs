@@ -2,19 +2,27 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+    atomic::{
+        AtomicU32, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Release},
+    },
 };
 
 use wdk_bindings::{
     NTSTATUS, PWDF_DRIVER_GLOBALS, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, WDFDEVICE, WDFFILEOBJECT, WDFREQUEST,
 };
 
-use super::{DeviceObject, Kind, RequestObject, function, request::owned};
+use super::{
+    device::DeviceObject,
+    function::function,
+    object::{Kind, Object, Part},
+    request::{RequestObject, owned},
+};
 use crate::{
     context,
-    kernel::{State, lock},
     report::bug_check,
     rule::Rule,
+    state::{State, lock},
     waiting,
 };
 
@@ -37,6 +45,20 @@ impl FileObject {
     }
 }
 
+impl Part for FileObject {
+    const NAME: &'static str = "file";
+}
+
+impl Kind for FileObject {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn check_deletion(&self, object: &Object) {
+        object.refuse_to_delete();
+    }
+}
+
 impl State {
     /// A program opens a device whose driver wants to know. `None` if it does not.
     ///
@@ -51,7 +73,7 @@ impl State {
         let file =
             Arc::new(FileObject { handle: AtomicUsize::new(0), device: device.clone(), uses: AtomicU32::new(1) });
         let parent = Some(device.handle.load(Acquire));
-        let object = self.create_object_of(device.owner, Kind::File(file.clone()), &attributes, parent);
+        let object = self.create_object_of(device.owner, file.clone(), &attributes, parent);
         let object = object.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         file.handle.store(object.handle, Release);
         let Some(create) = config.EvtDeviceFileCreate else { return Ok(Some(file)) };

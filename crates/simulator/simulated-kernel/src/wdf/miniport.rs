@@ -11,12 +11,8 @@ use wdk_bindings::{
     STATUS_SUCCESS, WDFDEVICE, WDFDRIVER,
 };
 
-use super::{DeviceObject, Kind};
-use crate::{
-    kernel::{lock, routine},
-    report::bug_check,
-    rule::Rule,
-};
+use super::{device::DeviceObject, function::Function};
+use crate::{report::bug_check, routine::carry_out, rule::Rule, wdf::object::Driver};
 
 /// The place of `WdfDeviceMiniportCreate` in the table of KMDF 1.15 and later.
 const DEVICE_MINIPORT_CREATE: usize = 200;
@@ -25,13 +21,16 @@ const DEVICE_MINIPORT_CREATE: usize = 200;
 const DRIVER_MINIPORT_UNLOAD: usize = 201;
 
 /// These functions and their places in the table.
-pub fn entries() -> [(usize, super::Function); 2] {
+pub fn entries() -> [(usize, Function); 2] {
     let create: DeviceMiniportCreate = WdfDeviceMiniportCreate;
     let unload: DriverMiniportUnload = WdfDriverMiniportUnload;
     // SAFETY: whoever calls it gives it back the type that is written here.
-    let create = unsafe { std::mem::transmute::<DeviceMiniportCreate, super::Function>(create) };
-    // SAFETY: as above.
-    let unload = unsafe { std::mem::transmute::<DriverMiniportUnload, super::Function>(unload) };
+    let (create, unload) = unsafe {
+        (
+            std::mem::transmute::<DeviceMiniportCreate, Function>(create),
+            std::mem::transmute::<DriverMiniportUnload, Function>(unload),
+        )
+    };
     [(DEVICE_MINIPORT_CREATE, create), (DRIVER_MINIPORT_UNLOAD, unload)]
 }
 
@@ -64,13 +63,13 @@ unsafe extern "C" fn WdfDeviceMiniportCreate(
     physical: PDEVICE_OBJECT,
     place: *mut WDFDEVICE,
 ) -> NTSTATUS {
-    routine(
+    carry_out(
         "WdfDeviceMiniportCreate",
         || Irql::PASSIVE_LEVEL,
         |state| {
             let object = state.given(driver);
-            let mode = lock(&state.pnp).drivers.get(&object.owner).is_some_and(|loaded| loaded.miniport_mode);
-            if !matches!(object.kind, Kind::Driver) || !mode {
+            let mode = state.drivers().get(&object.owner).is_some_and(|loaded| loaded.miniport_mode);
+            if object.part::<Driver>().is_none() || !mode {
                 bug_check(
                     Rule::BadHandle,
                     format_args!("a miniport's device of a driver that is not in miniport mode"),
@@ -81,7 +80,7 @@ unsafe extern "C" fn WdfDeviceMiniportCreate(
             }
             let device = Arc::new(DeviceObject::of_miniport(object.owner, functional.addr()));
             let parent = Some(object.handle);
-            let Some(made) = state.create_object(Kind::Device(device.clone()), attributes, parent) else {
+            let Some(made) = state.create_object(device.clone(), attributes, parent) else {
                 return STATUS_INSUFFICIENT_RESOURCES;
             };
             device.handle.store(made.handle, Release);
@@ -93,20 +92,20 @@ unsafe extern "C" fn WdfDeviceMiniportCreate(
 }
 
 unsafe extern "C" fn WdfDriverMiniportUnload(_globals: PWDF_DRIVER_GLOBALS, driver: WDFDRIVER) {
-    routine(
+    carry_out(
         "WdfDriverMiniportUnload",
         || Irql::PASSIVE_LEVEL,
         |state| {
             let object = state.given(driver);
             let owner = object.owner;
-            let mode = lock(&state.pnp).drivers.get(&owner).is_some_and(|loaded| loaded.miniport_mode);
-            if !matches!(object.kind, Kind::Driver) || !mode {
+            let mode = state.drivers().get(&owner).is_some_and(|loaded| loaded.miniport_mode);
+            if object.part::<Driver>().is_none() || !mode {
                 bug_check(
                     Rule::BadHandle,
                     format_args!("WdfDriverMiniportUnload of a driver that is not in miniport mode"),
                 );
             }
-            if let Some(loaded) = lock(&state.pnp).drivers.get_mut(&owner) {
+            if let Some(loaded) = state.drivers().get_mut(&owner) {
                 loaded.handle = None;
             }
             state.delete_object(object.handle);

@@ -3,59 +3,44 @@
 #![allow(non_snake_case, reason = "names of the C headers")]
 
 #[cfg(windows)]
-mod bind;
-mod collection;
-mod device;
-mod device_init;
-mod dpc;
-mod driver;
-mod file;
-mod miniport;
+pub mod bind;
+pub mod collection;
+pub mod device;
+pub mod device_init;
+pub mod dpc;
+pub mod driver;
+pub mod file;
+mod function;
+pub mod memory;
+pub mod miniport;
 pub mod object;
-mod queue;
-mod registry;
-mod request;
-mod request_cancel;
-mod spin_lock;
-mod target;
-mod timer;
-mod wait_lock;
-mod work_item;
+pub mod queue;
+pub mod registry;
+pub mod request;
+pub mod request_cancel;
+pub mod request_facts;
+pub mod spin_lock;
+pub mod target;
+pub mod timer;
+pub mod wait_lock;
+pub mod work_item;
 
 #[cfg(unix)]
 use std::ptr;
+
 use std::sync::OnceLock;
 
 use image_loader::framework::FUNCTIONS;
 use wdk_bindings::{_WDFFUNCENUM, WDFFUNC};
+
+use self::function::Function;
+use crate::{report::bug_check, routine::carry_out, rule::Rule};
+
 #[cfg(unix)]
 use wdk_bindings::{PWDF_DRIVER_GLOBALS, WDF_DRIVER_GLOBALS};
 
-pub use self::{
-    collection::{CollectionObject, StringObject},
-    device::DeviceObject,
-    dpc::DpcObject,
-    file::FileObject,
-    object::{Framework, Kind, Object},
-    queue::QueueObject,
-    request::{Output, RequestObject},
-    spin_lock::SpinLockObject,
-    target::TargetObject,
-    timer::TimerObject,
-    wait_lock::WaitLockObject,
-    work_item::WorkItemObject,
-};
-use crate::{kernel, report::bug_check, rule::Rule};
-
-/// Carries out a function of the framework, at most at the IRQL of the DDI reference.
-macro_rules! function {
-    ($name:literal, $work:expr) => {
-        $crate::wdm::routine!($name, $work)
-    };
-}
-pub(crate) use function;
-
-const COUNT: usize = _WDFFUNCENUM::WdfFunctionTableNumEntries as usize;
+/// As many as the last version that is known has.
+const COUNT: usize = FUNCTIONS.len();
 
 /// The function table, which the drivers read through the variable of that name.
 #[cfg(unix)]
@@ -69,7 +54,7 @@ static mut WdfDriverGlobals: PWDF_DRIVER_GLOBALS = ptr::null_mut();
 /// Stands where the function with that index would be.
 extern "C" fn missing<const INDEX: usize>() {
     let name = FUNCTIONS.get(INDEX).copied().unwrap_or("a function of the framework");
-    kernel::routine(
+    carry_out(
         name,
         || host::machine::Irql::HIGH_LEVEL,
         |_| bug_check(Rule::NotSimulated, format_args!("{name}, function {INDEX} of the framework")),
@@ -86,13 +71,15 @@ macro_rules! missing {
 }
 
 /// One function for each place of the table, so that a call says which it wanted.
-const MISSING: [Function; 448] = missing! {
+const MISSING: [Function; 464] = missing! {
     0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27
     28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55
+    56 57
 };
 
+const _: () = assert!(MISSING.len() >= COUNT, "each place of the table has one");
 const _: () =
-    assert!(MISSING.len() >= COUNT && FUNCTIONS.len() >= COUNT, "each place of the table has one, and a name");
+    assert!(_WDFFUNCENUM::WdfFunctionTableNumEntries as usize <= COUNT, "the drivers' version is one of them");
 
 /// The function table.
 fn functions() -> &'static [WDFFUNC; COUNT] {
@@ -116,14 +103,12 @@ pub fn install() {
     ONCE.call_once(|| {
         let globals: &'static mut WDF_DRIVER_GLOBALS = Box::leak(Box::new(WDF_DRIVER_GLOBALS::default()));
         // SAFETY: the first kernel of the process starts, so no driver reads the variable yet.
-        unsafe { WdfFunctions = functions().as_ptr() };
-        // SAFETY: as above.
-        unsafe { WdfDriverGlobals = globals };
+        unsafe {
+            WdfFunctions = functions().as_ptr();
+            WdfDriverGlobals = globals;
+        }
     });
 }
-
-/// What a driver calls by way of the table.
-type Function = unsafe extern "C" fn();
 
 macro_rules! table {
     ($($module:ident :: $name:ident @ $index:ident : $type:ident,)+) => {
@@ -224,4 +209,29 @@ table! {
     target::WdfIoTargetCloseForQueryRemove @ WdfIoTargetCloseForQueryRemoveTableIndex:
         PFN_WDFIOTARGETCLOSEFORQUERYREMOVE,
     target::WdfIoTargetQueryForInterface @ WdfIoTargetQueryForInterfaceTableIndex: PFN_WDFIOTARGETQUERYFORINTERFACE,
+    driver::WdfDriverIsVersionAvailable @ WdfDriverIsVersionAvailableTableIndex: PFN_WDFDRIVERISVERSIONAVAILABLE,
+    driver::WdfDriverRetrieveVersionString @ WdfDriverRetrieveVersionStringTableIndex: PFN_WDFDRIVERRETRIEVEVERSIONSTRING,
+    driver::WdfDeviceGetDriver @ WdfDeviceGetDriverTableIndex: PFN_WDFDEVICEGETDRIVER,
+    device_init::WdfDeviceInitSetIoType @ WdfDeviceInitSetIoTypeTableIndex: PFN_WDFDEVICEINITSETIOTYPE,
+    queue::WdfIoQueueStopSynchronously @ WdfIoQueueStopSynchronouslyTableIndex: PFN_WDFIOQUEUESTOPSYNCHRONOUSLY,
+    queue::WdfIoQueueDrainSynchronously @ WdfIoQueueDrainSynchronouslyTableIndex: PFN_WDFIOQUEUEDRAINSYNCHRONOUSLY,
+    queue::WdfIoQueueGetState @ WdfIoQueueGetStateTableIndex: PFN_WDFIOQUEUEGETSTATE,
+    request_cancel::WdfRequestMarkCancelable @ WdfRequestMarkCancelableTableIndex: PFN_WDFREQUESTMARKCANCELABLE,
+    request_facts::WdfRequestGetIoQueue @ WdfRequestGetIoQueueTableIndex: PFN_WDFREQUESTGETIOQUEUE,
+    request_facts::WdfRequestGetInformation @ WdfRequestGetInformationTableIndex: PFN_WDFREQUESTGETINFORMATION,
+    request_facts::WdfRequestGetRequestorMode @ WdfRequestGetRequestorModeTableIndex: PFN_WDFREQUESTGETREQUESTORMODE,
+    request_facts::WdfRequestGetParameters @ WdfRequestGetParametersTableIndex: PFN_WDFREQUESTGETPARAMETERS,
+    request_facts::WdfRequestCompleteWithPriorityBoost @ WdfRequestCompleteWithPriorityBoostTableIndex: PFN_WDFREQUESTCOMPLETEWITHPRIORITYBOOST,
+    collection::WdfCollectionGetFirstItem @ WdfCollectionGetFirstItemTableIndex: PFN_WDFCOLLECTIONGETFIRSTITEM,
+    collection::WdfCollectionGetLastItem @ WdfCollectionGetLastItemTableIndex: PFN_WDFCOLLECTIONGETLASTITEM,
+    collection::WdfCollectionRemove @ WdfCollectionRemoveTableIndex: PFN_WDFCOLLECTIONREMOVE,
+    collection::WdfCollectionRemoveItem @ WdfCollectionRemoveItemTableIndex: PFN_WDFCOLLECTIONREMOVEITEM,
+    memory::WdfMemoryCreate @ WdfMemoryCreateTableIndex: PFN_WDFMEMORYCREATE,
+    memory::WdfMemoryCreatePreallocated @ WdfMemoryCreatePreallocatedTableIndex: PFN_WDFMEMORYCREATEPREALLOCATED,
+    memory::WdfMemoryAssignBuffer @ WdfMemoryAssignBufferTableIndex: PFN_WDFMEMORYASSIGNBUFFER,
+    memory::WdfMemoryGetBuffer @ WdfMemoryGetBufferTableIndex: PFN_WDFMEMORYGETBUFFER,
+    memory::WdfMemoryCopyToBuffer @ WdfMemoryCopyToBufferTableIndex: PFN_WDFMEMORYCOPYTOBUFFER,
+    memory::WdfMemoryCopyFromBuffer @ WdfMemoryCopyFromBufferTableIndex: PFN_WDFMEMORYCOPYFROMBUFFER,
+    memory::WdfRequestRetrieveInputMemory @ WdfRequestRetrieveInputMemoryTableIndex: PFN_WDFREQUESTRETRIEVEINPUTMEMORY,
+    memory::WdfRequestRetrieveOutputMemory @ WdfRequestRetrieveOutputMemoryTableIndex: PFN_WDFREQUESTRETRIEVEOUTPUTMEMORY,
 }

@@ -1,31 +1,33 @@
 //! Objects of the framework: parents and children, contexts, references, and the order in which they go.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     ptr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicI64, AtomicU8, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+        atomic::{
+            AtomicI64, AtomicU8,
+            Ordering::{AcqRel, Acquire, Release},
+        },
     },
 };
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
     NTSTATUS, PCHAR, PCWDF_OBJECT_CONTEXT_TYPE_INFO, PFN_WDF_OBJECT_CONTEXT_CLEANUP, PFN_WDF_OBJECT_CONTEXT_DESTROY,
-    PVOID, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
-    STATUS_SUCCESS, WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDFOBJECT,
+    PVOID, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS,
+    WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO, WDFOBJECT,
 };
 
-use super::{
-    CollectionObject, DeviceObject, DpcObject, FileObject, QueueObject, RequestObject, SpinLockObject, StringObject,
-    TargetObject, TimerObject, WaitLockObject, WorkItemObject, function,
-};
+use super::function::function;
 use crate::{
+    argument::check_size,
     context::{self, DriverId},
-    kernel::{State, lock},
     pool,
     report::bug_check,
     rule::Rule,
+    state::{self, State, lock},
 };
 
 /// The tag of what the framework allocates.
@@ -33,65 +35,68 @@ const TAG: u32 = u32::from_ne_bytes(*b"FxDr");
 
 /// All objects by handle.
 #[derive(Default)]
-pub struct Framework {
-    objects: BTreeMap<usize, Arc<Object>>,
-    pub inits: BTreeMap<usize, super::device_init::Init>,
-}
+pub struct Objects(BTreeMap<usize, Arc<Object>>);
+
+impl state::Part for Mutex<Objects> {}
 
 /// What objects of one kind have of their own.
-pub trait Part: Sized {
+pub trait Part: Kind + Sized {
     /// The kind, in words.
     const NAME: &'static str;
-
-    /// What an object of that kind has; `None` for one of another kind.
-    fn of(kind: &Kind) -> Option<&Arc<Self>>;
 }
 
-macro_rules! kinds {
-    ($($kind:ident($part:ty) = $name:literal,)+) => {
-        /// What an object is.
-        #[derive(Clone)]
-        pub enum Kind {
-            Driver,
-            $($kind(Arc<$part>),)+
-            Key,
-            General,
-        }
+/// What an object is, and what becomes of it.
+pub trait Kind: Any + Send + Sync {
+    /// The kind, in words.
+    fn name(&self) -> &'static str;
 
-        impl Kind {
-            pub const fn name(&self) -> &'static str {
-                match self {
-                    Self::Driver => "driver",
-                    $(Self::$kind(_) => $name,)+
-                    Self::Key => "registry key",
-                    Self::General => "general object",
-                }
-            }
-        }
+    /// Ends the test if a driver may not delete such an object, or not now.
+    fn check_deletion(&self, _object: &Object) {}
 
-        $(impl Part for $part {
-            const NAME: &'static str = $name;
+    /// A driver deletes it.
+    fn delete(&self, state: &Arc<State>, object: &Object) {
+        state.delete_object(object.handle);
+    }
 
-            fn of(kind: &Kind) -> Option<&Arc<Self>> {
-                if let Kind::$kind(part) = kind { Some(part) } else { None }
-            }
-        })+
-    };
+    /// Its device is being deleted.
+    fn device_stops(&self, _state: &Arc<State>, _object: &Object) {}
+
+    /// It is being deleted, by its driver or with its parent.
+    fn end(&self, _state: &Arc<State>, _object: &Object) {}
+
+    /// Its last reference is gone.
+    fn freed(&self, _state: &State) {}
 }
 
-kinds! {
-    Device(DeviceObject) = "device",
-    Queue(QueueObject) = "queue",
-    Request(RequestObject) = "request",
-    File(FileObject) = "file",
-    Target(TargetObject) = "I/O target",
-    SpinLock(SpinLockObject) = "spin lock",
-    WaitLock(WaitLockObject) = "wait lock",
-    Timer(TimerObject) = "timer",
-    Dpc(DpcObject) = "DPC",
-    WorkItem(WorkItemObject) = "work item",
-    Collection(CollectionObject) = "collection",
-    String(StringObject) = "string",
+/// Of kinds of which the framework keeps nothing more.
+pub struct Driver;
+pub struct Key;
+struct General;
+
+impl Kind for Driver {
+    fn name(&self) -> &'static str {
+        "driver"
+    }
+
+    fn check_deletion(&self, object: &Object) {
+        object.refuse_to_delete();
+    }
+}
+
+impl Kind for Key {
+    fn name(&self) -> &'static str {
+        "registry key"
+    }
+
+    fn check_deletion(&self, object: &Object) {
+        object.require_passive_level();
+    }
+}
+
+impl Kind for General {
+    fn name(&self) -> &'static str {
+        "general object"
+    }
 }
 
 /// It can be used.
@@ -105,8 +110,8 @@ const CLEAN: u8 = 2;
 pub struct Object {
     pub handle: usize,
     pub owner: DriverId,
-    pub kind: Kind,
-    parent: Option<usize>,
+    pub kind: Arc<dyn Kind>,
+    pub parent: Option<usize>,
     children: Mutex<Vec<usize>>,
     references: AtomicI64,
     phase: AtomicU8,
@@ -119,6 +124,25 @@ impl Object {
     /// The handle as the driver has it.
     pub const fn pointer<T>(&self) -> *mut T {
         ptr::without_provenance_mut(self.handle)
+    }
+
+    /// The part of its kind, if it is of that kind.
+    pub fn part<P: Kind>(&self) -> Option<Arc<P>> {
+        let kind: Arc<dyn Any + Send + Sync> = self.kind.clone();
+        kind.downcast().ok()
+    }
+
+    /// Ends the test: only the framework deletes such an object.
+    pub fn refuse_to_delete(&self) -> ! {
+        bug_check(Rule::BadHandle, format_args!("a driver may not delete a {}", self.kind.name()))
+    }
+
+    /// Ends the test if such an object is deleted above `PASSIVE_LEVEL`.
+    pub fn require_passive_level(&self) {
+        if machine::current_irql() > Irql::PASSIVE_LEVEL {
+            let (kind, irql) = (self.kind.name(), machine::current_irql());
+            bug_check(Rule::IrqlTooHigh, format_args!("WdfObjectDelete of a {kind} at {irql}"));
+        }
     }
 
     pub fn is_live(&self) -> bool {
@@ -155,24 +179,6 @@ pub fn read_attributes(attributes: PWDF_OBJECT_ATTRIBUTES) -> WDF_OBJECT_ATTRIBU
     attributes
 }
 
-/// Whether the parent that the attributes name is a device, or leads to one, as timers and work items need it.
-pub fn check_parent(state: &State, attributes: PWDF_OBJECT_ATTRIBUTES) -> Result<(), NTSTATUS> {
-    /// `STATUS_WDF_PARENT_NOT_SPECIFIED` of wdfstatus.h.
-    const NO_PARENT: NTSTATUS = 0xC020_0212_u32.cast_signed();
-    let mut next = Some(read_attributes(attributes).ParentObject.addr()).filter(|&parent| parent != 0);
-    if next.is_none() {
-        return Err(NO_PARENT);
-    }
-    while let Some(parent) = next {
-        let object = state.object(parent);
-        if matches!(object.kind, Kind::Device(_)) {
-            return Ok(());
-        }
-        next = object.parent;
-    }
-    Err(STATUS_INVALID_DEVICE_REQUEST)
-}
-
 /// Checks the level where the reference has it in two parts: `PASSIVE_LEVEL` to wait, otherwise up to `DISPATCH_LEVEL`.
 pub fn check_level(name: &str, waits: bool) {
     let (limit, does) = if waits { (Irql::PASSIVE_LEVEL, "waits") } else { (Irql::DISPATCH_LEVEL, "is called") };
@@ -191,18 +197,11 @@ pub fn has_parent(attributes: PWDF_OBJECT_ATTRIBUTES) -> bool {
     unsafe { attributes.as_ref() }.is_some_and(|attributes| !attributes.ParentObject.is_null())
 }
 
-/// Checks the size that a structure says of itself.
-pub fn check_size<T>(size: u32, name: &str) {
-    if size as usize != size_of::<T>() {
-        bug_check(Rule::BadArgument, format_args!("{name} says that it has {size} bytes"));
-    }
-}
-
 impl State {
     /// Makes an object. `None` if there is no memory.
     pub fn create_object(
         self: &Arc<Self>,
-        kind: Kind,
+        kind: Arc<dyn Kind>,
         attributes: PWDF_OBJECT_ATTRIBUTES,
         parent: Option<usize>,
     ) -> Option<Arc<Object>> {
@@ -213,7 +212,7 @@ impl State {
     pub fn create_object_of(
         self: &Arc<Self>,
         owner: DriverId,
-        kind: Kind,
+        kind: Arc<dyn Kind>,
         attributes: &WDF_OBJECT_ATTRIBUTES,
         parent: Option<usize>,
     ) -> Option<Arc<Object>> {
@@ -246,13 +245,13 @@ impl State {
         if let Some(parent) = parent {
             lock(&self.object(parent).children).push(object.handle);
         }
-        lock(&self.framework).objects.insert(object.handle, object.clone());
+        self.locked::<Objects>().0.insert(object.handle, object.clone());
         Some(object)
     }
 
     /// The object with that handle.
     pub fn object(&self, handle: usize) -> Arc<Object> {
-        let found = lock(&self.framework).objects.get(&handle).cloned();
+        let found = self.locked::<Objects>().0.get(&handle).cloned();
         found.unwrap_or_else(|| bug_check(Rule::BadHandle, format_args!("{handle:#x} is no object, or was one")))
     }
 
@@ -261,10 +260,10 @@ impl State {
         self.object(handle.addr())
     }
 
-    /// The object with a handle that a driver passes, which must be of that kind, and what it has of its own.
+    /// The object with a handle that a driver passes, which must be of that kind, and its part.
     pub fn given_as<T, P: Part>(&self, handle: *mut T) -> (Arc<Object>, Arc<P>) {
         let object = self.given(handle);
-        let Some(part) = P::of(&object.kind).cloned() else {
+        let Some(part) = object.part() else {
             bug_check(
                 Rule::BadHandle,
                 format_args!("a {} is given as {} of the framework", object.kind.name(), P::NAME),
@@ -294,22 +293,7 @@ impl State {
         if object.phase.swap(DELETING, AcqRel) != LIVE {
             bug_check(Rule::BadHandle, format_args!("a {} is deleted twice", object.kind.name()));
         }
-        match &object.kind {
-            Kind::Device(device) => self.stop_device(device),
-            Kind::Queue(queue) => self.stop_queue(queue),
-            Kind::Target(target) => self.close_target(target),
-            Kind::SpinLock(spin_lock) => spin_lock.end(object.handle),
-            Kind::WaitLock(wait_lock) => wait_lock.end(),
-            Kind::Timer(timer) => timer.end(self),
-            Kind::Dpc(dpc) => dpc.end(self),
-            Kind::WorkItem(work_item) => work_item.end(self),
-            Kind::Collection(collection) => {
-                for member in collection.take() {
-                    self.dereference(&self.object(member));
-                }
-            }
-            _ => {}
-        }
+        object.kind.end(self, object);
         let children = lock(&object.children).clone();
         for child in children.into_iter().rev() {
             let child = self.object(child);
@@ -330,7 +314,7 @@ impl State {
     fn let_go(self: &Arc<Self>, object: &Arc<Object>) {
         let children = lock(&object.children).clone();
         for child in children.into_iter().rev() {
-            let child = lock(&self.framework).objects.get(&child).cloned();
+            let child = self.locked::<Objects>().0.get(&child).cloned();
             if let Some(child) = child {
                 self.let_go(&child);
             }
@@ -338,7 +322,8 @@ impl State {
         self.dereference(object);
     }
 
-    fn dereference(self: &Arc<Self>, object: &Arc<Object>) {
+    /// Gives a reference up; with the last one the object is gone.
+    pub fn dereference(self: &Arc<Self>, object: &Arc<Object>) {
         let before = object.references.fetch_sub(1, AcqRel);
         if before < 1 {
             bug_check(
@@ -361,15 +346,13 @@ impl State {
                 unsafe { destroy(object.pointer()) };
             });
         }
-        lock(&self.framework).objects.remove(&object.handle);
-        if let Kind::Device(device) = &object.kind {
-            self.device_is_gone(device);
-        }
+        self.locked::<Objects>().0.remove(&object.handle);
+        object.kind.freed(self);
         if let Some((_, memory)) = object.context {
             pool::free(memory, Some(TAG));
         }
         if let Some(parent) = object.parent {
-            let parent = lock(&self.framework).objects.get(&parent).cloned();
+            let parent = self.locked::<Objects>().0.get(&parent).cloned();
             if let Some(parent) = parent {
                 lock(&parent.children).retain(|&child| child != object.handle);
             }
@@ -378,10 +361,7 @@ impl State {
 
     /// A driver is unloaded: none of its objects may be left.
     pub fn check_objects(&self, owner: DriverId, name: &str) {
-        let framework = lock(&self.framework);
-        let left = framework.objects.values().find(|object| object.owner == owner).cloned();
-        let init = framework.inits.values().any(|init| init.owner == owner);
-        drop(framework);
+        let left = self.locked::<Objects>().0.values().find(|object| object.owner == owner).cloned();
         if let Some(object) = left {
             let references = object.references.load(Acquire);
             let kind = object.kind.name();
@@ -390,14 +370,20 @@ impl State {
                 format_args!("driver {name} left a {kind} of the framework with {references} references"),
             );
         }
-        if init {
-            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a WDFDEVICE_INIT"));
-        }
     }
 
-    /// Every live object of a kind that `of` recognises.
-    pub fn objects_of<T>(&self, of: impl Fn(&Arc<Object>) -> Option<T>) -> Vec<T> {
-        lock(&self.framework).objects.values().filter(|object| object.is_live()).filter_map(of).collect()
+    /// The handle of a driver's object.
+    pub fn driver_object(&self, driver: DriverId) -> Option<usize> {
+        self.drivers().get(&driver).and_then(|driver| driver.handle)
+    }
+
+    /// The part of every live object of a kind.
+    pub fn all_of<P: Kind>(&self) -> Vec<Arc<P>> {
+        self.objects_of(|object| object.part())
+    }
+
+    fn objects_of<T>(&self, of: impl Fn(&Arc<Object>) -> Option<T>) -> Vec<T> {
+        self.locked::<Objects>().0.values().filter(|object| object.is_live()).filter_map(of).collect()
     }
 }
 
@@ -408,7 +394,7 @@ pub extern "C" fn WdfObjectCreate(
 ) -> NTSTATUS {
     function!("WdfObjectCreate", |state| {
         let parent = state.driver_object(context::caller());
-        let Some(object) = state.create_object(Kind::General, attributes, parent) else {
+        let Some(object) = state.create_object(Arc::new(General), attributes, parent) else {
             return STATUS_INSUFFICIENT_RESOURCES;
         };
         // SAFETY: the driver's place, which lives until the call returns.
@@ -420,29 +406,8 @@ pub extern "C" fn WdfObjectCreate(
 pub extern "C" fn WdfObjectDelete(_globals: PWDF_DRIVER_GLOBALS, handle: WDFOBJECT) {
     function!("WdfObjectDelete", |state| {
         let object = state.given(handle);
-        match &object.kind {
-            Kind::Driver | Kind::Request(_) | Kind::File(_) => {
-                bug_check(Rule::BadHandle, format_args!("a driver may not delete a {}", object.kind.name()));
-            }
-            Kind::Queue(queue) => {
-                if queue.device.default_queue.load(Acquire) == object.handle {
-                    bug_check(Rule::BadHandle, format_args!("a driver may not delete the default queue of a device"));
-                }
-                lock(&queue.device.queues).retain(|&one| one != object.handle);
-            }
-            Kind::Device(device) if !device.control && !device.is_of_miniport() => {
-                bug_check(Rule::BadHandle, format_args!("a driver may not delete a device of plug and play"));
-            }
-            Kind::Device(_) | Kind::Target(_) | Kind::Key if machine::current_irql() > Irql::PASSIVE_LEVEL => {
-                let (kind, irql) = (object.kind.name(), machine::current_irql());
-                bug_check(Rule::IrqlTooHigh, format_args!("WdfObjectDelete of a {kind} at {irql}"));
-            }
-            _ => {}
-        }
-        match &object.kind {
-            Kind::Device(device) if device.control => state.delete_control_device(device),
-            _ => state.delete_object(object.handle),
-        }
+        object.kind.check_deletion(&object);
+        object.kind.delete(state, &object);
     });
 }
 
@@ -462,7 +427,7 @@ pub extern "C" fn WdfObjectGetTypedContextWorker(
 pub extern "C" fn WdfObjectContextGetObject(_globals: PWDF_DRIVER_GLOBALS, context: PVOID) -> WDFOBJECT {
     function!("WdfObjectContextGetObject", |state| {
         let is_it = |object: &&Arc<Object>| object.context.is_some_and(|(_, memory)| memory == context.addr());
-        let found = lock(&state.framework).objects.values().find(is_it).cloned();
+        let found = state.locked::<Objects>().0.values().find(is_it).cloned();
         let Some(object) = found else {
             bug_check(Rule::BadHandle, format_args!("{context:p} is not the context of an object"));
         };

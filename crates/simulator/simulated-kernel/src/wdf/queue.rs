@@ -5,25 +5,36 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+        atomic::{
+            AtomicBool, AtomicU32, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Release},
+        },
     },
 };
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
-    _WDF_IO_QUEUE_DISPATCH_TYPE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_DEFAULT, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL,
-    PFN_WDF_IO_QUEUE_STATE, PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG, PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE,
-    STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS, STATUS_UNSUCCESSFUL, WDF_IO_QUEUE_CONFIG,
-    WDF_IO_QUEUE_DISPATCH_TYPE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
+    _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_IO_QUEUE_STATE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_DEFAULT,
+    PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_STATE, PULONG, PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG,
+    PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS, STATUS_UNSUCCESSFUL,
+    ULONG, WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDF_IO_QUEUE_STATE, WDFCONTEXT, WDFDEVICE, WDFQUEUE,
+    WDFREQUEST,
 };
 
-use super::{DeviceObject, Kind, RequestObject, device::device, function, object::check_size};
+use super::{
+    device::{DeviceObject, device},
+    function::function,
+    object::{Kind, Object, Part},
+    request::RequestObject,
+};
 use crate::{
+    argument::check_size,
     context::{self, DriverId},
-    kernel::{State, lock},
     report::bug_check,
     rule::Rule,
+    state::{State, lock},
+    waiting,
 };
 
 /// A queue.
@@ -48,6 +59,36 @@ pub struct QueueObject {
 unsafe impl Send for QueueObject {}
 // SAFETY: as for `Send`; what changes is behind locks.
 unsafe impl Sync for QueueObject {}
+
+impl Part for QueueObject {
+    const NAME: &'static str = "queue";
+}
+
+impl Kind for QueueObject {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn check_deletion(&self, object: &Object) {
+        if self.device.default_queue.load(Acquire) == object.handle {
+            bug_check(Rule::BadHandle, format_args!("a driver may not delete the default queue of a device"));
+        }
+        lock(&self.device.queues).retain(|&one| one != object.handle);
+    }
+
+    fn device_stops(&self, state: &Arc<State>, object: &Object) {
+        if let Some(queue) = object.part() {
+            state.purge_queue(&queue);
+        }
+    }
+
+    fn end(&self, state: &Arc<State>, object: &Object) {
+        self.device_stops(state, object);
+        if self.delivered.load(Acquire) > 0 {
+            waiting::until(state, None, "the deletion of a queue", || self.delivered.load(Acquire) == 0);
+        }
+    }
+}
 
 thread_local! {
     /// How many request handlers run on this thread.
@@ -114,10 +155,8 @@ impl State {
         for request in waiting {
             self.finish_request(&request, STATUS_CANCELLED, 0);
         }
-        let delivered: Vec<_> = self.objects_of(|object| match &object.kind {
-            Kind::Request(request) if request.is_of(queue) => Some(request.clone()),
-            _ => None,
-        });
+        let mut delivered = self.all_of::<RequestObject>();
+        delivered.retain(|request| request.is_of(queue));
         // All are cancelled before the driver hears of the first.
         let routines: Vec<_> = delivered.iter().filter_map(|request| self.begin_cancel(request)).collect();
         for routine in routines {
@@ -138,14 +177,6 @@ impl State {
             self.present(queue);
         }
         accepts
-    }
-
-    /// The queue is being deleted.
-    pub fn stop_queue(self: &Arc<Self>, queue: &Arc<QueueObject>) {
-        self.purge_queue(queue);
-        if queue.delivered.load(Acquire) > 0 {
-            crate::waiting::until(self, None, "the deletion of a queue", || queue.delivered.load(Acquire) == 0);
-        }
     }
 
     /// Takes a cancelled request out of its queue. Whether it was there.
@@ -218,7 +249,7 @@ pub extern "C" fn WdfIoQueueCreate(
             accepts: AtomicBool::new(true),
             stopped: AtomicBool::new(false),
         });
-        let Some(new) = state.create_object(Kind::Queue(queue.clone()), attributes, Some(object.handle)) else {
+        let Some(new) = state.create_object(queue.clone(), attributes, Some(object.handle)) else {
             return STATUS_INSUFFICIENT_RESOURCES;
         };
         queue.handle.store(new.handle, Release);
@@ -289,14 +320,9 @@ pub extern "C" fn WdfIoQueuePurge(
 pub extern "C" fn WdfIoQueuePurgeSynchronously(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEUE) {
     function!("WdfIoQueuePurgeSynchronously", |state| {
         let queue = queue(state, handle);
-        if INSIDE.get() > 0 {
-            bug_check(Rule::Deadlock, format_args!("WdfIoQueuePurgeSynchronously in a request handler"));
-        }
+        not_in_a_handler("WdfIoQueuePurgeSynchronously");
         state.purge_queue(&queue);
-        if queue.delivered.load(Acquire) > 0 {
-            let all_are_back = || queue.delivered.load(Acquire) == 0;
-            crate::waiting::until(state, None, "WdfIoQueuePurgeSynchronously", all_are_back);
-        }
+        until_all_are_back(state, &queue, "WdfIoQueuePurgeSynchronously");
     });
 }
 
@@ -330,6 +356,72 @@ pub extern "C" fn WdfIoQueueStop(
         queue.stopped.store(true, Release);
         queue.accepts.store(true, Release);
     });
+}
+
+/// A request handler that waits for the requests of its driver waits for itself.
+fn not_in_a_handler(what: &'static str) {
+    if INSIDE.get() > 0 {
+        bug_check(Rule::Deadlock, format_args!("{what} in a request handler"));
+    }
+}
+
+/// Waits until the driver has completed the queue's requests that it owns.
+fn until_all_are_back(state: &Arc<State>, queue: &QueueObject, what: &'static str) {
+    if queue.delivered.load(Acquire) > 0 {
+        waiting::until(state, None, what, || queue.delivered.load(Acquire) == 0);
+    }
+}
+
+pub extern "C" fn WdfIoQueueStopSynchronously(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEUE) {
+    function!("WdfIoQueueStopSynchronously", |state| {
+        let queue = queue(state, handle);
+        not_in_a_handler("WdfIoQueueStopSynchronously");
+        queue.stopped.store(true, Release);
+        queue.accepts.store(true, Release);
+        until_all_are_back(state, &queue, "WdfIoQueueStopSynchronously");
+    });
+}
+
+/// Returns when the queue is empty too: what it has goes on to the driver.
+pub extern "C" fn WdfIoQueueDrainSynchronously(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEUE) {
+    function!("WdfIoQueueDrainSynchronously", |state| {
+        let queue = queue(state, handle);
+        if queue.stopped.load(Acquire) {
+            bug_check(Rule::Deadlock, format_args!("WdfIoQueueDrainSynchronously of a queue that is stopped"));
+        }
+        not_in_a_handler("WdfIoQueueDrainSynchronously");
+        queue.accepts.store(false, Release);
+        let is_empty = || queue.delivered.load(Acquire) == 0 && lock(&queue.waiting).is_empty();
+        if !is_empty() {
+            waiting::until(state, None, "WdfIoQueueDrainSynchronously", is_empty);
+        }
+    });
+}
+
+pub extern "C" fn WdfIoQueueGetState(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFQUEUE,
+    waiting: PULONG,
+    delivered: PULONG,
+) -> WDF_IO_QUEUE_STATE {
+    function!("WdfIoQueueGetState", |state| {
+        let queue = queue(state, handle);
+        let counts = [
+            (waiting, ULONG::try_from(lock(&queue.waiting).len()).unwrap_or(ULONG::MAX)),
+            (delivered, queue.delivered.load(Acquire)),
+        ];
+        for (place, count) in counts.into_iter().filter(|(place, _)| !place.is_null()) {
+            // SAFETY: not null, so the driver's place, which lives until the call returns.
+            unsafe { place.write(count) };
+        }
+        let flags = [
+            (queue.accepts.load(Acquire), _WDF_IO_QUEUE_STATE::WdfIoQueueAcceptRequests),
+            (!queue.stopped.load(Acquire), _WDF_IO_QUEUE_STATE::WdfIoQueueDispatchRequests),
+            (counts[0].1 == 0, _WDF_IO_QUEUE_STATE::WdfIoQueueNoRequests),
+            (counts[1].1 == 0, _WDF_IO_QUEUE_STATE::WdfIoQueueDriverNoRequests),
+        ];
+        flags.into_iter().filter(|(is_so, _)| *is_so).fold(0, |all, (_, flag)| all | flag)
+    })
 }
 
 pub extern "C" fn WdfIoQueueStart(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEUE) {

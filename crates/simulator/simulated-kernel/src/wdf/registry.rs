@@ -8,18 +8,15 @@ use wdk_bindings::{
     STATUS_SUCCESS, ULONG, WDFDRIVER, WDFKEY,
 };
 
-use super::{Kind, Object, function};
-use crate::{
-    kernel::{State, lock},
-    pnp::Value,
-    report::bug_check,
-    rule::Rule,
-    text,
+use super::{
+    function::function,
+    object::{Key, Object},
 };
+use crate::{report::bug_check, rule::Rule, state::State, text, value::Value};
 
 fn key_object(state: &State, key: WDFKEY) -> Arc<Object> {
     let object = state.given(key);
-    if !matches!(object.kind, Kind::Key) {
+    if object.part::<Key>().is_none() {
         bug_check(Rule::BadHandle, format_args!("a {} where a registry key is wanted", object.kind.name()));
     }
     object
@@ -28,8 +25,8 @@ fn key_object(state: &State, key: WDFKEY) -> Arc<Object> {
 fn value(state: &State, key: WDFKEY, name: PCUNICODE_STRING) -> Option<Value> {
     let object = key_object(state, key);
     let name = text::text(name);
-    let pnp = lock(&state.pnp);
-    let parameters = &pnp.drivers.get(&object.owner)?.parameters;
+    let drivers = state.drivers();
+    let parameters = &drivers.get(&object.owner)?.parameters;
     // Names of the registry are the same in any case.
     parameters.iter().find_map(|(one, value)| one.eq_ignore_ascii_case(&name).then(|| value.clone()))
 }
@@ -43,7 +40,7 @@ pub extern "C" fn WdfDriverOpenParametersRegistryKey(
 ) -> NTSTATUS {
     function!("WdfDriverOpenParametersRegistryKey", |state| {
         let parent = state.given(driver).handle;
-        let Some(object) = state.create_object(Kind::Key, attributes, Some(parent)) else {
+        let Some(object) = state.create_object(Arc::new(Key), attributes, Some(parent)) else {
             return STATUS_INSUFFICIENT_RESOURCES;
         };
         // SAFETY: the driver's place, which lives until the call returns.

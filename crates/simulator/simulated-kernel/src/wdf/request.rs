@@ -1,10 +1,14 @@
 //! Requests: each has one owner at a time and is completed once.
 
 use std::{
+    collections::BTreeSet,
     ptr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Release},
+        },
     },
 };
 
@@ -14,19 +18,27 @@ use wdk_bindings::{
     STATUS_INVALID_DEVICE_REQUEST, STATUS_PENDING, ULONG_PTR, WDFREQUEST,
 };
 
-use super::{FileObject, QueueObject, function};
+use super::{
+    device::DeviceObject,
+    file::FileObject,
+    function::function,
+    object::{Kind, Object, Part},
+    queue::QueueObject,
+};
 use crate::{
     context::NOBODY,
-    kernel::{State, lock},
+    pages::LockedPages,
     pool,
-    process::LockedPages,
     report::bug_check,
     rule::Rule,
-    user::Ended,
+    state::{self, State, lock},
 };
 
 /// The tag of the system's copies of buffers.
 const TAG: u32 = u32::from_ne_bytes(*b"Io  ");
+
+/// Who is told how a request has ended.
+pub type Ended = Box<dyn FnOnce(NTSTATUS) + Send>;
 
 /// Where an answer goes.
 pub enum Output {
@@ -74,12 +86,34 @@ pub struct RequestObject {
     pub reported: AtomicBool,
     pub progress: Mutex<Progress>,
     pub cancelled: AtomicBool,
+    /// The handles of the memory objects of input and output; 0 until the driver has asked for them.
+    pub memory: [Mutex<usize>; 2],
 }
 
 // SAFETY: the driver's routine is a function, which any thread may call.
 unsafe impl Send for RequestObject {}
 // SAFETY: as for `Send`; what changes is behind locks.
 unsafe impl Sync for RequestObject {}
+
+impl Part for RequestObject {
+    const NAME: &'static str = "request";
+}
+
+impl Kind for RequestObject {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn check_deletion(&self, object: &Object) {
+        object.refuse_to_delete();
+    }
+}
+
+/// Handles of requests that are complete.
+#[derive(Default)]
+pub struct Completed(BTreeSet<usize>);
+
+impl state::Part for Mutex<Completed> {}
 
 /// The request with a handle that a driver passes, which the driver must have.
 pub fn owned(state: &State, handle: WDFREQUEST) -> Arc<RequestObject> {
@@ -143,7 +177,23 @@ impl RequestObject {
             reported: AtomicBool::new(false),
             progress: Mutex::new(progress),
             cancelled: AtomicBool::new(false),
+            memory: Default::default(),
         }
+    }
+
+    /// Its buffers are the caller's own, and the system knows only their addresses (`METHOD_NEITHER`).
+    pub const fn has_own_buffers(&self) -> bool {
+        method(self.code) == 3
+    }
+
+    /// The input, and how long it is.
+    pub const fn input_buffer(&self) -> (usize, usize) {
+        (self.system, self.input)
+    }
+
+    /// The place for the output, and how long it is.
+    pub const fn output_buffer(&self) -> (usize, usize) {
+        (self.answer_place(), self.output)
     }
 
     /// The request, of whose end somebody is told.
@@ -194,6 +244,29 @@ impl RequestObject {
 }
 
 impl State {
+    /// Returns true if a request with that handle is complete.
+    pub fn was_request(&self, handle: usize) -> bool {
+        self.locked::<Completed>().0.contains(&handle)
+    }
+
+    fn forget_request(&self, handle: usize) {
+        self.locked::<Completed>().0.insert(handle);
+    }
+
+    /// A new request for a device gets a handle.
+    pub fn register_request(self: &Arc<Self>, device: &DeviceObject, request: &Arc<RequestObject>) {
+        let parent = Some(device.handle.load(Acquire));
+        let attributes = device.with.requests.unwrap_or_default();
+        // The framework has requests in reserve: this does not fail.
+        let made = loop {
+            let kind = request.clone();
+            if let Some(made) = self.create_object_of(device.owner, kind, &attributes, parent) {
+                break made;
+            }
+        };
+        request.handle.store(made.handle, Release);
+    }
+
     /// A driver completes a request that it has.
     pub fn complete_request(self: &Arc<Self>, request: &Arc<RequestObject>, status: NTSTATUS, information: usize) {
         if locks_held() > 0 {
@@ -311,10 +384,10 @@ const unsafe fn answer(
     if block == 0 {
         return STATUS_INVALID_DEVICE_REQUEST;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, so it is the driver's, and lives until the call returns (`# Safety`).
     unsafe { buffer.write(ptr::with_exposed_provenance_mut(block)) };
     if !place.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, so it is the driver's, and lives until the call returns (`# Safety`).
         unsafe { place.write(length) };
     }
     0

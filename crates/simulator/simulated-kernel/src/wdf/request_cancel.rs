@@ -7,8 +7,8 @@ use wdk_bindings::{
     STATUS_INVALID_PARAMETER, STATUS_SUCCESS, WDFQUEUE, WDFREQUEST,
 };
 
-use super::{function, queue::queue, request::owned};
-use crate::{kernel::lock, report::bug_check, rule::Rule};
+use super::{function::function, queue::queue, request::owned};
+use crate::{report::bug_check, rule::Rule, state::lock};
 
 /// A status of the framework: the queue takes no requests.
 const STATUS_WDF_BUSY: NTSTATUS = 0xC020_0204_u32.cast_signed();
@@ -35,6 +35,29 @@ pub extern "C" fn WdfRequestMarkCancelableEx(
         state.preempt();
         STATUS_SUCCESS
     })
+}
+
+/// A request that was cancelled already is given to the routine at once.
+pub extern "C" fn WdfRequestMarkCancelable(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFREQUEST,
+    cancel: PFN_WDF_REQUEST_CANCEL,
+) {
+    function!("WdfRequestMarkCancelable", |state| {
+        let request = owned(state, handle);
+        if cancel.is_none() {
+            bug_check(Rule::BadArgument, format_args!("a request is made cancelable without a routine"));
+        }
+        let before = std::mem::replace(&mut lock(&request.progress).cancel, cancel);
+        if before.is_some() {
+            bug_check(Rule::RequestCancelable, format_args!("a request is made cancelable that is so already"));
+        }
+        if request.cancelled.load(Acquire) {
+            state.cancel_request(&request);
+            return;
+        }
+        state.preempt();
+    });
 }
 
 pub extern "C" fn WdfRequestUnmarkCancelable(_globals: PWDF_DRIVER_GLOBALS, handle: WDFREQUEST) -> NTSTATUS {

@@ -10,8 +10,11 @@ use wdk_bindings::{
     NTSTATUS, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, WDFSPINLOCK,
 };
 
-use super::{Kind, Object, function};
-use crate::{context, kernel::State, report::bug_check, rule::Rule, wdm::lock};
+use super::{
+    function::function,
+    object::{Kind, Object, Part},
+};
+use crate::{context, report::bug_check, rule::Rule, state::State, wdm::lock};
 
 /// Nobody holds the lock. No level of the kernel.
 const FREE: u8 = u8::MAX;
@@ -23,13 +26,21 @@ pub struct SpinLockObject {
     before: AtomicU8,
 }
 
-impl SpinLockObject {
+impl Part for SpinLockObject {
+    const NAME: &'static str = "spin lock";
+}
+
+impl Kind for SpinLockObject {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
     /// The lock is being deleted, by its driver or with its parent.
-    pub fn end(&self, handle: usize) {
+    fn end(&self, _state: &Arc<State>, object: &Object) {
         if self.before.load(Relaxed) != FREE {
             bug_check(Rule::LockHeld, format_args!("a spin lock of the framework is deleted while somebody holds it"));
         }
-        lock::forget_range(handle, 1);
+        lock::forget_order(&(object.handle..object.handle + 1));
     }
 }
 
@@ -45,7 +56,7 @@ pub extern "C" fn WdfSpinLockCreate(
     function!("WdfSpinLockCreate", |state| {
         let parent = state.driver_object(context::caller());
         let kind = SpinLockObject { lock: RawSpinLock::new(), before: AtomicU8::new(FREE) };
-        let Some(object) = state.create_object(Kind::SpinLock(Arc::new(kind)), attributes, parent) else {
+        let Some(object) = state.create_object(Arc::new(kind), attributes, parent) else {
             return STATUS_INSUFFICIENT_RESOURCES;
         };
         // SAFETY: the driver's place, which lives until the call returns.

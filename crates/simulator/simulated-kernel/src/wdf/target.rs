@@ -1,6 +1,12 @@
 //! Remote I/O targets: another driver's device, opened.
 
-use std::sync::{Arc, Mutex, atomic::AtomicUsize, atomic::Ordering::Acquire, atomic::Ordering::Release};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{
+        AtomicUsize,
+        Ordering::{Acquire, Release},
+    },
+};
 
 use wdk_bindings::{
     _WDF_IO_TARGET_OPEN_TYPE, LPCGUID, NTSTATUS, PFN_WDF_IO_TARGET_QUERY_REMOVE, PFN_WDF_IO_TARGET_REMOVE_CANCELED,
@@ -9,12 +15,17 @@ use wdk_bindings::{
     STATUS_SUCCESS, USHORT, WDF_IO_TARGET_OPEN_PARAMS, WDFDEVICE, WDFIOTARGET,
 };
 
-use super::{DeviceObject, Kind, device::device, function, object::check_size};
+use super::{
+    device::{DeviceObject, device},
+    function::function,
+    object::{Kind, Object, Part},
+};
 use crate::{
+    argument::check_size,
     context::{self, DriverId},
-    kernel::{State, lock},
     report::bug_check,
     rule::Rule,
+    state::{State, lock},
     text,
 };
 
@@ -47,6 +58,24 @@ unsafe impl Send for TargetObject {}
 // SAFETY: as for `Send`; what changes is behind a lock.
 unsafe impl Sync for TargetObject {}
 
+impl Part for TargetObject {
+    const NAME: &'static str = "I/O target";
+}
+
+impl Kind for TargetObject {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn check_deletion(&self, object: &Object) {
+        object.require_passive_level();
+    }
+
+    fn end(&self, state: &Arc<State>, _object: &Object) {
+        state.close_target(self);
+    }
+}
+
 fn target(state: &State, handle: WDFIOTARGET) -> Arc<TargetObject> {
     state.given_as(handle).1
 }
@@ -65,12 +94,9 @@ impl State {
     }
 
     fn targets_of(&self, device: &Arc<DeviceObject>) -> Vec<Arc<TargetObject>> {
-        self.objects_of(|object| match &object.kind {
-            Kind::Target(target) if lock(&target.opened).of.as_ref().is_some_and(|of| Arc::ptr_eq(of, device)) => {
-                Some(target.clone())
-            }
-            _ => None,
-        })
+        let mut targets = self.all_of::<TargetObject>();
+        targets.retain(|target| lock(&target.opened).of.as_ref().is_some_and(|of| Arc::ptr_eq(of, device)));
+        targets
     }
 
     /// Asks everybody who has the device open to let it go. Their answer.
@@ -126,7 +152,7 @@ pub extern "C" fn WdfIoTargetCreate(
         let (object, device) = device(state, handle);
         let target =
             Arc::new(TargetObject { owner: device.owner, handle: AtomicUsize::new(0), opened: Mutex::default() });
-        let Some(new) = state.create_object(Kind::Target(target.clone()), attributes, Some(object.handle)) else {
+        let Some(new) = state.create_object(target.clone(), attributes, Some(object.handle)) else {
             return STATUS_INSUFFICIENT_RESOURCES;
         };
         target.handle.store(new.handle, Release);

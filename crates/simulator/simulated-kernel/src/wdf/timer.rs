@@ -4,7 +4,10 @@ use std::{
     ptr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release},
+        atomic::{
+            AtomicUsize,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
@@ -16,15 +19,17 @@ use wdk_bindings::{
 };
 
 use super::{
-    Kind, Object, function,
-    object::{check_level, check_parent, check_size, read_attributes},
+    device::check_parent,
+    function::function,
+    object::{Kind, Object, Part, check_level, read_attributes},
 };
 use crate::{
-    kernel::State,
+    argument::check_size,
     report::bug_check,
     rule::Rule,
+    state::State,
     tracked,
-    wdm::{initialise_dpc, initialise_timer, set_timer},
+    wdm::{dpc, timer as timer_of_wdm},
 };
 
 /// A timer.
@@ -35,7 +40,7 @@ pub struct TimerObject {
     period: u64,
 }
 
-/// What the system has of a timer. It is never freed: a call may still use it after the deletion.
+/// The system's side of a timer. It is never freed: a call may still use it after the deletion.
 #[repr(C)]
 struct Memory {
     timer: KTIMER,
@@ -56,7 +61,31 @@ unsafe extern "C" fn expired(_: *mut KDPC, memory: PVOID, _: PVOID, _: PVOID) {
     unsafe { callback(ptr::without_provenance_mut(handle)) };
 }
 
+impl Part for TimerObject {
+    const NAME: &'static str = "timer";
+}
+
+impl Kind for TimerObject {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn end(&self, state: &Arc<State>, _object: &Object) {
+        self.stop(state);
+    }
+}
+
 impl TimerObject {
+    /// The timer is being deleted: it is stopped, and below `DISPATCH_LEVEL` a call that was begun ends before.
+    fn stop(&self, state: &State) {
+        self.cancel(state);
+        if machine::current_irql() == Irql::PASSIVE_LEVEL {
+            state.machine.flush();
+            state.untrack(self.dpc().expose_provenance(), tracked::Kind::Dpc);
+            state.untrack(self.timer().expose_provenance(), tracked::Kind::Timer);
+        }
+    }
+
     fn new(state: &Arc<State>, config: &WDF_TIMER_CONFIG) -> Self {
         let memory = Box::into_raw(Box::new(Memory {
             timer: KTIMER::default(),
@@ -65,8 +94,8 @@ impl TimerObject {
             handle: AtomicUsize::new(0),
         }));
         let timer = Self { memory: memory.expose_provenance(), period: u64::from(config.Period) * 1000 };
-        initialise_timer(state, timer.timer(), _TIMER_TYPE::NotificationTimer);
-        initialise_dpc(state, timer.dpc(), Some(expired), memory.cast());
+        timer_of_wdm::initialise(state, timer.timer(), _TIMER_TYPE::NotificationTimer);
+        dpc::initialise(state, timer.dpc(), Some(expired), memory.cast());
         timer
     }
 
@@ -85,17 +114,7 @@ impl TimerObject {
     }
 
     fn cancel(&self, state: &State) -> bool {
-        state.timer(self.timer().expose_provenance()).timer.cancel().is_some()
-    }
-
-    /// The timer is being deleted: it is stopped, and below `DISPATCH_LEVEL` a call that was begun ends before.
-    pub fn end(&self, state: &State) {
-        self.cancel(state);
-        if machine::current_irql() == Irql::PASSIVE_LEVEL {
-            state.machine.flush();
-            state.untrack(self.dpc().expose_provenance(), tracked::Kind::Dpc);
-            state.untrack(self.timer().expose_provenance(), tracked::Kind::Timer);
-        }
+        timer_of_wdm::tracked(state, self.timer()).timer.cancel().is_some()
     }
 }
 
@@ -123,8 +142,8 @@ pub extern "C" fn WdfTimerCreate(
             bug_check(Rule::NotSimulated, format_args!("a timer of the framework that calls at PASSIVE_LEVEL"));
         }
         let kind = Arc::new(TimerObject::new(state, &config));
-        let Some(object) = state.create_object(Kind::Timer(kind.clone()), attributes, None) else {
-            kind.end(state);
+        let Some(object) = state.create_object(kind.clone(), attributes, None) else {
+            kind.stop(state);
             return STATUS_INSUFFICIENT_RESOURCES;
         };
         // SAFETY: the memory is never freed; the field is atomic.
@@ -142,7 +161,7 @@ pub extern "C" fn WdfTimerStart(_globals: PWDF_DRIVER_GLOBALS, handle: WDFTIMER,
         if !object.is_live() {
             return 0;
         }
-        set_timer(state, timer.timer(), LARGE_INTEGER { QuadPart: due }, timer.period, timer.dpc())
+        timer_of_wdm::set(state, timer.timer(), LARGE_INTEGER { QuadPart: due }, timer.period, timer.dpc())
     })
 }
 

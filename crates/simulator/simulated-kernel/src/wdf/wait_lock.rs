@@ -2,7 +2,10 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire},
+    atomic::{
+        AtomicU64,
+        Ordering::{AcqRel, Acquire},
+    },
 };
 
 use wdk_bindings::{
@@ -10,14 +13,17 @@ use wdk_bindings::{
     STATUS_TIMEOUT, WDFWAITLOCK,
 };
 
-use super::{Kind, Object, function, object::check_level};
+use super::{
+    function::function,
+    object::{Kind, Object, Part, check_level},
+};
 use crate::{
     context,
-    kernel::State,
     report::bug_check,
     rule::Rule,
+    state::State,
     waiting::{self, Wait},
-    wdm,
+    wdm::timeout,
 };
 
 /// A wait lock.
@@ -31,16 +37,26 @@ fn me() -> u64 {
     context::thread() + 1
 }
 
-impl WaitLockObject {
-    fn try_acquire(&self) -> bool {
-        self.owner.compare_exchange(0, me(), AcqRel, Acquire).is_ok()
+impl Part for WaitLockObject {
+    const NAME: &'static str = "wait lock";
+}
+
+impl Kind for WaitLockObject {
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
     /// The lock is being deleted, by its driver or with its parent.
-    pub fn end(&self) {
+    fn end(&self, _state: &Arc<State>, _object: &Object) {
         if self.owner.load(Acquire) != 0 {
             bug_check(Rule::LockHeld, format_args!("a wait lock of the framework is deleted while somebody has it"));
         }
+    }
+}
+
+impl WaitLockObject {
+    fn try_acquire(&self) -> bool {
+        self.owner.compare_exchange(0, me(), AcqRel, Acquire).is_ok()
     }
 }
 
@@ -55,7 +71,7 @@ pub extern "C" fn WdfWaitLockCreate(
 ) -> NTSTATUS {
     function!("WdfWaitLockCreate", |state| {
         let parent = state.driver_object(context::caller());
-        let Some(object) = state.create_object(Kind::WaitLock(Arc::default()), attributes, parent) else {
+        let Some(object) = state.create_object(Arc::new(WaitLockObject::default()), attributes, parent) else {
             return STATUS_INSUFFICIENT_RESOURCES;
         };
         // SAFETY: the driver's place, which lives until the call returns.
@@ -70,7 +86,7 @@ pub extern "C" fn WdfWaitLockAcquire(
     timeout: *mut LONGLONG,
 ) -> NTSTATUS {
     function!("WdfWaitLockAcquire", |state| {
-        let end = wdm::end_of_wait(state, timeout.cast());
+        let end = timeout::end(state, timeout.cast());
         check_level("WdfWaitLockAcquire", end != Some(0));
         let wait_lock = wait_lock(state, handle);
         if wait_lock.owner.load(Acquire) == me() && end.is_none() {

@@ -2,7 +2,10 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+    atomic::{
+        AtomicBool,
+        Ordering::{AcqRel, Acquire, Release},
+    },
 };
 
 use host::machine::{self, Irql};
@@ -13,10 +16,13 @@ use wdk_bindings::{
 };
 
 use super::{
-    Kind, Object, function,
-    object::{check_parent, check_size},
+    device::check_parent,
+    function::function,
+    object::{Kind, Object, Part},
 };
-use crate::{calls::Calls, context, kernel::State, report::bug_check, rule::Rule, waiting, wdm};
+use crate::{
+    argument::check_size, calls::Calls, context, report::bug_check, rule::Rule, state::State, waiting, wdm::thread,
+};
 
 /// A work item.
 pub struct WorkItemObject {
@@ -26,13 +32,17 @@ pub struct WorkItemObject {
     queued: AtomicBool,
 }
 
-impl WorkItemObject {
-    fn is_idle(&self) -> bool {
-        !self.queued.load(Acquire) && self.calls.are_over()
+impl Part for WorkItemObject {
+    const NAME: &'static str = "work item";
+}
+
+impl Kind for WorkItemObject {
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
     /// The work item is being deleted: what is queued or runs comes to its end before, unless it is what deletes it.
-    pub fn end(&self, state: &Arc<State>) {
+    fn end(&self, state: &Arc<State>, _object: &Object) {
         if self.calls.are_here() || self.is_idle() {
             return;
         }
@@ -42,13 +52,19 @@ impl WorkItemObject {
         }
         waiting::until(state, None, "the deletion of a work item, for its routine,", || self.is_idle());
     }
+}
+
+impl WorkItemObject {
+    fn is_idle(&self) -> bool {
+        !self.queued.load(Acquire) && self.calls.are_over()
+    }
 
     fn queue(self: &Arc<Self>, state: &Arc<State>, object: &Object) {
         if self.queued.swap(true, AcqRel) {
             return;
         }
         let (mine, owner, handle, of_thread) = (self.clone(), object.owner, object.handle, state.clone());
-        wdm::spawn_for_work_item(state, owner, move || {
+        thread::spawn_for_work_item(state, owner, move || {
             mine.calls.make(&of_thread, || {
                 mine.queued.store(false, Release);
                 let Some(routine) = mine.routine else { return };
@@ -84,7 +100,7 @@ pub extern "C" fn WdfWorkItemCreate(
         }
         let kind =
             WorkItemObject { routine: config.EvtWorkItemFunc, calls: Calls::default(), queued: AtomicBool::new(false) };
-        let Some(object) = state.create_object(Kind::WorkItem(Arc::new(kind)), attributes, None) else {
+        let Some(object) = state.create_object(Arc::new(kind), attributes, None) else {
             return STATUS_INSUFFICIENT_RESOURCES;
         };
         // SAFETY: the driver's place, which lives until the call returns.

@@ -1,21 +1,25 @@
 //! Callback objects: drivers register routines with one, and whoever made it has them called.
 
-use std::{collections::BTreeMap, ptr, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ptr,
+    sync::{Arc, Mutex},
+};
 
 use wdk_bindings::{
     BOOLEAN, NTSTATUS, OBJECT_ATTRIBUTES, POBJECT_ATTRIBUTES, PVOID, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, STATUS_UNSUCCESSFUL, ULONG,
 };
 
-use super::routine;
 use crate::{
     argument::Argument,
     calls::Calls,
     context::{self, DriverId},
-    kernel::{State, lock},
     report::bug_check,
+    routine::routine,
     rule::Rule,
     sites::Site,
+    state::{Part, State},
     text, waiting,
 };
 
@@ -61,6 +65,8 @@ pub struct Callbacks {
     registrations: BTreeMap<usize, Arc<Registration>>,
 }
 
+impl Part for Mutex<Callbacks> {}
+
 impl Callbacks {
     fn find(&self, name: &str, any_case: bool) -> Option<usize> {
         let is_it = |callback: &Callback| {
@@ -102,11 +108,11 @@ impl State {
 
     /// A driver refers to a callback object, or gives a reference up. How many it has then; `None` if it is none.
     pub fn count_callback(&self, object: usize, by: i64) -> Option<i64> {
-        if !lock(&self.wdm.callbacks).objects.contains_key(&object) {
+        if !self.locked::<Callbacks>().objects.contains_key(&object) {
             return None;
         }
         let driver = self.calling_driver();
-        let mut callbacks = lock(&self.wdm.callbacks);
+        let mut callbacks = self.locked::<Callbacks>();
         let callback = callbacks.objects.get_mut(&object)?;
         let used: i64 = callback.users.values().map(|(count, _)| count).sum();
         if used + by < 0 {
@@ -124,7 +130,7 @@ impl State {
 
     /// A driver was unloaded: it must have given up its registrations and references.
     pub fn check_callbacks(&self, driver: DriverId, name: &str) {
-        let callbacks = lock(&self.wdm.callbacks);
+        let callbacks = self.locked::<Callbacks>();
         let registered = callbacks.registrations.values().find(|registration| registration.owner == driver);
         if let Some(site) = registered.map(|registration| registration.site.clone()) {
             drop(callbacks);
@@ -163,7 +169,7 @@ extern "C" fn ExCreateCallback(
         }
         let (driver, site) = (state.calling_driver(), Site::here());
         let any_case = attributes.Attributes & CASE_INSENSITIVE != 0;
-        let mut callbacks = lock(&state.wdm.callbacks);
+        let mut callbacks = state.locked::<Callbacks>();
         let of_the_system =
             OF_THE_SYSTEM.iter().find(|one| **one == name || any_case && one.eq_ignore_ascii_case(&name));
         let found = callbacks.find(&name, any_case);
@@ -199,7 +205,7 @@ extern "C" fn ExRegisterCallback(object: PVOID, routine: Option<Routine>, contex
             bug_check(Rule::BadArgument, format_args!("ExRegisterCallback without a routine"));
         };
         let (owner, site, number) = (state.calling_driver(), Site::here(), state.number());
-        let mut callbacks = lock(&state.wdm.callbacks);
+        let mut callbacks = state.locked::<Callbacks>();
         let has_one = !callbacks.of(object.addr()).is_empty();
         let Some(callback) = callbacks.objects.get_mut(&object.addr()) else {
             drop(callbacks);
@@ -225,20 +231,20 @@ extern "C" fn ExRegisterCallback(object: PVOID, routine: Option<Routine>, contex
 #[unsafe(no_mangle)]
 extern "C" fn ExUnregisterCallback(registration: PVOID) {
     routine!("ExUnregisterCallback", APC_LEVEL, |state| {
-        let found = lock(&state.wdm.callbacks).registrations.remove(&registration.addr());
+        let found = state.locked::<Callbacks>().registrations.remove(&registration.addr());
         let Some(found) = found else {
             bug_check(Rule::BadHandle, format_args!("{registration:p} is no registration with a callback object"));
         };
         found.calls.end();
         waiting::until(state, None, "ExUnregisterCallback, for routines that run", || !found.calls.are_elsewhere());
-        lock(&state.wdm.callbacks).give_up(found.object);
+        state.locked::<Callbacks>().give_up(found.object);
     });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExNotifyCallback(object: PVOID, one: PVOID, two: PVOID) {
     routine!("ExNotifyCallback", DISPATCH_LEVEL, |state| {
-        let callbacks = lock(&state.wdm.callbacks);
+        let callbacks = state.locked::<Callbacks>();
         let Some(callback) = callbacks.objects.get(&object.addr()) else {
             drop(callbacks);
             bug_check(Rule::BadHandle, format_args!("{object:p} is no callback object"));

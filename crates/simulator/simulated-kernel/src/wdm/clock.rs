@@ -1,16 +1,23 @@
 //! Clocks.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use host::machine;
 use wdk_bindings::{BOOLEAN, LARGE_INTEGER, ULONG, ULONG64, ULONGLONG};
 
-use super::{dpc, routine};
+use super::dpc;
 use crate::{
-    context,
-    kernel::{State, lock},
+    context::{self, DriverId},
     report::bug_check,
+    routine::routine,
     rule::Rule,
+    state::{Part, State},
 };
 
 /// The date at which every kernel starts, in units of 100 nanoseconds since 1601: so that a seed means the same every day.
@@ -20,6 +27,27 @@ const PERIODS: (u32, u32) = (156_250, 5_000);
 
 /// A thread that asks for the time so often does nothing else: others get on.
 const IMPATIENCE: u64 = 32;
+
+/// How often somebody has asked for the time, with a seed.
+#[derive(Default)]
+pub struct Asked(AtomicU64);
+
+impl Part for Asked {}
+
+/// Drivers that have asked for a faster clock.
+#[derive(Default)]
+pub struct Resolution(BTreeMap<DriverId, u32>);
+
+impl Part for Mutex<Resolution> {}
+
+impl State {
+    /// A driver is unloaded: it must have given back what it raised.
+    pub fn check_resolution(&self, owner: DriverId, name: &str) {
+        if self.locked::<Resolution>().0.contains_key(&owner) {
+            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left the clock's resolution raised"));
+        }
+    }
+}
 
 /// The date.
 pub fn system_time(state: &State) -> u64 {
@@ -32,14 +60,14 @@ pub fn system_time(state: &State) -> u64 {
 /// a microsecond, and now and then others run.
 pub fn interrupt_time(state: &Arc<State>) -> u64 {
     if let Some(baton) = &state.baton {
-        let asked = state.wdm.asked.fetch_add(1, Relaxed) + 1;
+        let asked = state.part::<Asked>().0.fetch_add(1, Relaxed) + 1;
         let free = machine::current_irql() == machine::Irql::PASSIVE_LEVEL && machine::no_locks_held();
         if free && asked.is_multiple_of(IMPATIENCE) {
             baton.yield_now();
             state.machine.run_for(IMPATIENCE);
         }
     }
-    (state.machine.now() + state.wdm.asked.load(Relaxed)) * 10
+    (state.machine.now() + state.part::<Asked>().0.load(Relaxed)) * 10
 }
 
 #[unsafe(no_mangle)]
@@ -99,13 +127,13 @@ extern "C" fn KeStallExecutionProcessor(microseconds: ULONG) {
 #[unsafe(no_mangle)]
 extern "C" fn ExSetTimerResolution(desired: ULONG, set: BOOLEAN) -> ULONG {
     routine!("ExSetTimerResolution", |state| {
-        let mut resolution = lock(&state.wdm.resolution);
+        let mut resolution = state.locked::<Resolution>();
         let driver = context::caller();
         if set != 0 {
-            *resolution.entry(driver).or_default() += 1;
+            *resolution.0.entry(driver).or_default() += 1;
             return desired.clamp(PERIODS.1, PERIODS.0);
         }
-        let left = resolution.get(&driver).copied().unwrap_or(0);
+        let left = resolution.0.get(&driver).copied().unwrap_or(0);
         match left {
             0 => {
                 drop(resolution);
@@ -114,8 +142,8 @@ extern "C" fn ExSetTimerResolution(desired: ULONG, set: BOOLEAN) -> ULONG {
                     format_args!("the clock's resolution was not raised by this driver"),
                 );
             }
-            1 => drop(resolution.remove(&driver)),
-            _ => drop(resolution.insert(driver, left - 1)),
+            1 => drop(resolution.0.remove(&driver)),
+            _ => drop(resolution.0.insert(driver, left - 1)),
         }
         PERIODS.0
     })

@@ -1,6 +1,11 @@
 //! Deferred procedure calls.
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use host::machine::{Arguments, Dpc, Importance};
 use wdk_bindings::{
@@ -8,15 +13,15 @@ use wdk_bindings::{
     STATUS_INVALID_PARAMETER, STATUS_SUCCESS,
 };
 
-use super::{processor, routine};
 use crate::{
-    argument::Argument,
+    argument::{Argument, Word},
     context::{self, DriverId},
-    kernel::{State, current, lock},
-    platform,
+    platform, processors,
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    tracked::Object,
+    state::{Part, State, current},
+    tracked::{Kind, Object, Structure},
 };
 
 thread_local! {
@@ -29,22 +34,30 @@ pub fn stall(microseconds: u64) {
     STALLED.set(STALLED.get() + microseconds);
 }
 
-/// An address as something that threads may carry.
-#[derive(Clone, Copy)]
-pub struct Word(pub usize);
-
-impl Word {
-    pub fn of<T>(pointer: *mut T) -> Self {
-        Self(pointer.expose_provenance())
-    }
-
-    pub const fn pointer<T>(self) -> *mut T {
-        std::ptr::with_exposed_provenance_mut(self.0)
+impl Structure for Dpc {
+    fn rule_if_freed(&self) -> Option<Rule> {
+        self.is_queued().then_some(Rule::DpcFreedWhileQueued)
     }
 }
 
 pub fn tracked(state: &State, dpc: *mut KDPC) -> Arc<Dpc> {
-    state.dpc(dpc.expose_provenance())
+    state.structure(dpc.expose_provenance(), Kind::Dpc)
+}
+
+/// DPCs that are running, of all drivers together by driver.
+#[derive(Default)]
+pub struct RunningDpcs(BTreeMap<DriverId, u32>);
+
+impl Part for Mutex<RunningDpcs> {}
+
+impl State {
+    /// A driver is unloaded: none of its DPCs may run.
+    pub fn check_running_dpcs(&self, driver: DriverId, name: &str) {
+        let running = self.locked::<RunningDpcs>().0.get(&driver).copied().unwrap_or(0);
+        if running > 0 {
+            bug_check(Rule::DpcAtUnload, format_args!("a DPC of driver {name} runs at its unload"));
+        }
+    }
 }
 
 /// Counts a DPC that is running.
@@ -52,54 +65,23 @@ struct Running(Arc<State>, DriverId);
 
 impl Running {
     fn new(state: Arc<State>, driver: DriverId) -> Self {
-        *lock(&state.wdm.running).entry(driver).or_default() += 1;
+        *state.locked::<RunningDpcs>().0.entry(driver).or_default() += 1;
         Self(state, driver)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(count) = lock(&self.0.wdm.running).get_mut(&self.1) {
+        if let Some(count) = self.0.locked::<RunningDpcs>().0.get_mut(&self.1) {
             *count -= 1;
         }
-    }
-}
-
-/// What a DPC counts for the watchdog if it does not stall: as long as the DDI reference allows it to run.
-const NOMINAL: Duration = Duration::from_micros(100);
-
-/// The current thread is below `DISPATCH_LEVEL`. If it is bound to a processor, so is that.
-///
-/// A thread of the simulated kernel runs beside the processor that it is bound to, so that the processor's queue need not be empty
-/// when the thread runs.
-pub fn is_below(state: &State) {
-    if let Some(processor) = processor::bound() {
-        lock(&state.wdm.at_dispatch).remove(&processor);
-    }
-}
-
-/// A DPC is about to end that has stalled for so long: adds it to the time that its processor has been at
-/// `DISPATCH_LEVEL`.
-fn watch(state: &State, stalled: Duration) {
-    let processor = state.machine.current_processor();
-    let is_first = state.machine.calls_in_a_row(processor) <= 1;
-    let mut at_dispatch = lock(&state.wdm.at_dispatch);
-    let time = at_dispatch.entry(processor).or_default();
-    *time = if is_first { Duration::ZERO } else { *time } + NOMINAL.max(stalled);
-    let (time, limit) = (*time, state.dispatch_limit);
-    drop(at_dispatch);
-    if time > limit {
-        bug_check(
-            Rule::DpcWatchdog,
-            format_args!("DPCs kept processor {processor} at DISPATCH_LEVEL for {time:?}, longer than {limit:?}"),
-        );
     }
 }
 
 /// Makes a DPC.
 fn run(owner: DriverId, work: PKDEFERRED_ROUTINE, dpc: Word, context: Argument, arguments: Arguments) {
     let state = current();
-    let limit = state.dpc_limit;
+    let limit = state.limits.dpc;
     let _running = Running::new(state.clone(), owner);
     let Some(work) = work else { bug_check(Rule::BadArgument, format_args!("a DPC without a routine")) };
     let (before, stalled) = (platform::processor_time(), STALLED.replace(0));
@@ -114,7 +96,7 @@ fn run(owner: DriverId, work: PKDEFERRED_ROUTINE, dpc: Word, context: Argument, 
     if took > limit {
         bug_check(Rule::DpcTooLong, format_args!("a DPC ran for {took:?}, longer than {limit:?}"));
     }
-    watch(&state, stalls);
+    processors::watch(&state, stalls);
 }
 
 #[unsafe(no_mangle)]
@@ -136,13 +118,7 @@ pub fn initialise(state: &State, dpc: *mut KDPC, work: PKDEFERRED_ROUTINE, conte
     };
     // SAFETY: the driver's memory for a DPC, of which nobody else knows yet.
     unsafe { dpc.write(KDPC::default()) };
-    state.track(address.0, owner, Object::Dpc(Arc::new(object)));
-}
-
-/// Where `KeInitializeDpc` was loaded: what its symbol says is relative to that.
-#[cfg(unix)]
-pub fn anchor() -> usize {
-    (KeInitializeDpc as *const ()).addr()
+    state.track(address.0, owner, Object::new(Kind::Dpc, object));
 }
 
 #[unsafe(no_mangle)]
@@ -152,9 +128,10 @@ extern "C" fn KeInsertQueueDpc(dpc: *mut KDPC, first: PVOID, second: PVOID) -> B
         state.preempt();
         let queued = object.queue_with(|| {
             // SAFETY: the driver's DPC, which nobody else writes: it was not queued, and now this thread queues it.
-            unsafe { (*dpc).SystemArgument1 = first };
-            // SAFETY: as above.
-            unsafe { (*dpc).SystemArgument2 = second };
+            unsafe {
+                (*dpc).SystemArgument1 = first;
+                (*dpc).SystemArgument2 = second;
+            }
             Arguments { first, second }
         });
         BOOLEAN::from(queued)

@@ -2,7 +2,10 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI32, Ordering::AcqRel, Ordering::Acquire},
+    atomic::{
+        AtomicI32,
+        Ordering::{AcqRel, Acquire},
+    },
 };
 
 use host::machine::{self, Event, EventKind, Irql};
@@ -11,44 +14,54 @@ use wdk_bindings::{
     LARGE_INTEGER, LONG, NTSTATUS, PKWAIT_BLOCK, PVOID, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG, WAIT_TYPE,
 };
 
-use super::{clock, routine};
+use super::timeout;
 use crate::{
     context,
-    kernel::State,
     report::bug_check,
+    routine::routine,
     rule::Rule,
     stack,
-    tracked::{Object, Semaphore},
+    state::State,
+    tracked::{Kind, Object, Structure},
     waiting::{self, Wait},
 };
 
+impl Structure for Event {
+    fn is_signalled(&self) -> bool {
+        self.is_set()
+    }
+
+    fn try_wait(&self) -> bool {
+        Self::try_wait(self)
+    }
+}
+
+/// A semaphore.
+struct Semaphore {
+    count: AtomicI32,
+    limit: i32,
+}
+
+impl Structure for Semaphore {
+    fn is_signalled(&self) -> bool {
+        self.count.load(Acquire) > 0
+    }
+
+    fn try_wait(&self) -> bool {
+        self.count.fetch_update(AcqRel, Acquire, |count| (count > 0).then(|| count - 1)).is_ok()
+    }
+}
+
 fn event(state: &State, event: *mut KEVENT) -> Arc<Event> {
-    state.event(event.expose_provenance())
+    state.structure(event.expose_provenance(), Kind::Event)
 }
 
 fn semaphore(state: &State, semaphore: *mut KSEMAPHORE) -> Arc<Semaphore> {
-    state.semaphore(semaphore.expose_provenance())
-}
-
-/// When a wait ends: `None` without a timeout.
-pub fn end(state: &State, timeout: *mut LARGE_INTEGER) -> Option<u64> {
-    if timeout.is_null() {
-        return None;
-    }
-    // SAFETY: not null, so the driver's number, which lives until the call returns.
-    let timeout = unsafe { timeout.read() };
-    // SAFETY: every value of the union's numbers is one.
-    let units = unsafe { timeout.QuadPart };
-    let now = state.machine.now();
-    Some(match units {
-        0 => 0,
-        ..0 => now.saturating_add(units.unsigned_abs().div_ceil(10)),
-        _ => now.saturating_add(units.unsigned_abs().saturating_sub(clock::system_time(state)).div_ceil(10)),
-    })
+    state.structure(semaphore.expose_provenance(), Kind::Semaphore)
 }
 
 /// Checks that the caller may wait, if it would.
-pub fn check_wait(name: &str, end: Option<u64>) {
+fn check_wait(name: &str, end: Option<u64>) {
     let now = machine::current_irql();
     let limit = if end == Some(0) { Irql::DISPATCH_LEVEL } else { Irql::APC_LEVEL };
     if now > limit {
@@ -66,30 +79,12 @@ fn check_mode(mode: KPROCESSOR_MODE, object: usize) {
     }
 }
 
-/// Returns true if the object is signalled. If so, takes what waiting for it takes.
-fn acquire(object: &Object) -> bool {
-    match object {
-        Object::Event(event) => event.try_wait(),
-        Object::Timer(timer) => timer.signalled.try_wait(),
-        Object::Mutex(mutex) => mutex.try_wait(),
-        Object::Thread(thread) => thread.has_ended(),
-        Object::Semaphore(semaphore) => {
-            let taken = semaphore.count.fetch_update(AcqRel, Acquire, |count| (count > 0).then(|| count - 1));
-            taken.is_ok()
-        }
-        _ => bug_check(Rule::BadArgument, format_args!("a wait for something that cannot be waited for")),
+/// What can be waited for at that address: a thread to which the driver has a reference, or an object in its memory.
+fn waitable(state: &State, address: usize) -> Arc<dyn Structure> {
+    if let Some(thread) = state.thread_at(address) {
+        return thread;
     }
-}
-
-fn is_signalled(object: &Object) -> bool {
-    match object {
-        Object::Event(event) => event.is_set(),
-        Object::Timer(timer) => timer.signalled.is_set(),
-        Object::Mutex(mutex) => mutex.is_signalled(),
-        Object::Thread(thread) => thread.has_ended(),
-        Object::Semaphore(semaphore) => semaphore.count.load(Acquire) > 0,
-        _ => false,
-    }
+    state.find_waitable(address)
 }
 
 #[unsafe(no_mangle)]
@@ -101,22 +96,29 @@ extern "C" fn KeInitializeEvent(place: *mut KEVENT, kind: EVENT_TYPE, set: BOOLE
             other => bug_check(Rule::BadArgument, format_args!("{other} is no kind of event")),
         };
         // On the stack it may be another one, in the frame of another call.
-        let before = state.tracked_event(place.expose_provenance()).filter(|_| !stack::is_here(place.addr()));
-        state.dispatcher.initialised_again(place.addr(), before.is_some_and(|before| before.is_set()));
+        let before = state.tracked(place.expose_provenance(), Kind::Event).filter(|_| !stack::is_here(place.addr()));
+        state.dispatcher.initialised_again(place.addr(), before.is_some_and(|before| before.is_signalled()));
         let object = Event::new(&state.machine, kind);
-        state.track(place.expose_provenance(), context::caller(), Object::Event(Arc::new(object)));
+        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::Event, object));
         if set != 0 {
             event(state, place).set();
         }
     });
 }
 
+/// A call with `Wait` is made by a thread that waits next, so at most at this level. Until then Windows lets nobody else run on the processor;
+/// here others may.
+fn check_next_wait(routine: &str, wait: BOOLEAN, most: Irql) {
+    let level = machine::current_irql();
+    if wait != 0 && level > most {
+        bug_check(Rule::IrqlTooHigh, format_args!("{routine} called at {level} by a thread that is to wait next"));
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn KeSetEvent(place: *mut KEVENT, _increment: KPRIORITY, wait: BOOLEAN) -> LONG {
     routine!("KeSetEvent", |state| {
-        if wait != 0 {
-            bug_check(Rule::NotSimulated, format_args!("KeSetEvent with Wait"));
-        }
+        check_next_wait("KeSetEvent", wait, Irql::APC_LEVEL);
         if machine::current_irql() > Irql::DISPATCH_LEVEL {
             bug_check(Rule::IrqlTooHigh, format_args!("KeSetEvent called at {}", machine::current_irql()));
         }
@@ -130,7 +132,7 @@ extern "C" fn KeSetEvent(place: *mut KEVENT, _increment: KPRIORITY, wait: BOOLEA
 pub fn set(state: &State, place: *mut KEVENT) -> bool {
     // The event may be gone as soon as it is set: its waiter may free it.
     let before = event(state, place).set();
-    state.dispatcher.was_set(place.addr());
+    state.dispatcher.note_set(place.addr());
     state.dispatcher.signal();
     before
 }
@@ -159,7 +161,7 @@ extern "C" fn KeInitializeSemaphore(place: *mut KSEMAPHORE, count: LONG, limit: 
             bug_check(Rule::BadArgument, format_args!("a semaphore with the count {count} and the limit {limit}"));
         }
         let object = Semaphore { count: AtomicI32::new(count), limit };
-        state.track(place.expose_provenance(), context::caller(), Object::Semaphore(Arc::new(object)));
+        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::Semaphore, object));
     });
 }
 
@@ -176,9 +178,7 @@ extern "C" fn KeReleaseSemaphore(
     wait: BOOLEAN,
 ) -> LONG {
     routine!("KeReleaseSemaphore", |state| {
-        if wait != 0 {
-            bug_check(Rule::NotSimulated, format_args!("KeReleaseSemaphore with Wait"));
-        }
+        check_next_wait("KeReleaseSemaphore", wait, Irql::PASSIVE_LEVEL);
         if adjustment <= 0 {
             bug_check(Rule::BadArgument, format_args!("a semaphore is released by {adjustment}"));
         }
@@ -201,13 +201,13 @@ extern "C" fn KeWaitForSingleObject(
     timeout: *mut LARGE_INTEGER,
 ) -> NTSTATUS {
     routine!("KeWaitForSingleObject", |state| {
-        let end = end(state, timeout);
+        let end = timeout::end(state, timeout);
         check_wait("KeWaitForSingleObject", end);
         check_mode(mode, object.addr());
         let objects = [object.addr()];
-        let object = state.waitable(object.expose_provenance());
+        let object = waitable(state, object.expose_provenance());
         let wait = Wait { what: "KeWaitForSingleObject", objects: &objects, rule: None };
-        let signalled = waiting::until(state, end, wait, || acquire(&object));
+        let signalled = waiting::until(state, end, wait, || object.try_wait());
         if signalled { STATUS_SUCCESS } else { STATUS_TIMEOUT }
     })
 }
@@ -232,30 +232,28 @@ extern "C" fn KeWaitForMultipleObjects(
         if ![_WAIT_TYPE::WaitAll, _WAIT_TYPE::WaitAny].contains(&kind) {
             bug_check(Rule::BadArgument, format_args!("there is no kind {kind} of wait"));
         }
-        let end = end(state, timeout);
+        let end = timeout::end(state, timeout);
         check_wait("KeWaitForMultipleObjects", end);
         let of = |index: usize| {
             // SAFETY: the driver's array has as many pointers.
-            let place = unsafe { objects.add(index) };
-            // SAFETY: as above.
-            let object = unsafe { place.read() };
+            let object = unsafe { objects.add(index).read() };
             object.expose_provenance()
         };
         let places: Vec<usize> = (0..count as usize).map(of).collect();
         for &place in &places {
             check_mode(mode, place);
         }
-        let objects: Vec<Object> = places.iter().map(|&place| state.waitable(place)).collect();
+        let objects: Vec<Arc<dyn Structure>> = places.iter().map(|&place| waitable(state, place)).collect();
         let mut first = 0;
         let wait = Wait { what: "KeWaitForMultipleObjects", objects: &places, rule: None };
         let signalled = waiting::until(state, end, wait, || {
             if kind == _WAIT_TYPE::WaitAny {
-                let found = objects.iter().position(acquire);
+                let found = objects.iter().position(|object| object.try_wait());
                 first = found.unwrap_or(0);
                 return found.is_some();
             }
             // Nothing is taken before everything is there.
-            objects.iter().all(is_signalled) && objects.iter().all(acquire)
+            objects.iter().all(|object| object.is_signalled()) && objects.iter().all(|object| object.try_wait())
         });
         let index = NTSTATUS::try_from(first).unwrap_or(0);
         if signalled { STATUS_SUCCESS + index } else { STATUS_TIMEOUT }
@@ -269,7 +267,7 @@ extern "C" fn KeDelayExecutionThread(
     interval: *mut LARGE_INTEGER,
 ) -> NTSTATUS {
     routine!("KeDelayExecutionThread", |state| {
-        let end = end(state, interval).unwrap_or(0);
+        let end = timeout::end(state, interval).unwrap_or(0);
         waiting::until(state, Some(end), "KeDelayExecutionThread", || false);
         STATUS_SUCCESS
     })

@@ -1,20 +1,21 @@
 //! Timers that the system allocates: a `KTIMER` with a DPC of its own, both in memory of the system's.
 
-use std::{collections::BTreeMap, ptr};
+use std::{collections::BTreeMap, ptr, sync::Mutex};
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
     _TIMER_TYPE, BOOLEAN, KDPC, KTIMER, LARGE_INTEGER, LONGLONG, PEX_TIMER, PEXT_CALLBACK, PVOID, ULONG,
 };
 
-use super::{dpc, routine, timer};
+use super::{dpc, timer};
 use crate::{
     argument::Argument,
     context::DriverId,
-    kernel::{State, lock},
     report::bug_check,
+    routine::routine,
     rule::Rule,
     sites::Site,
+    state::{Part, State},
     tracked::Kind,
 };
 
@@ -45,6 +46,8 @@ struct Allocated {
 #[derive(Default)]
 pub struct ExTimers(BTreeMap<usize, Allocated>);
 
+impl Part for Mutex<ExTimers> {}
+
 /// It has expired: the routine of its DPC.
 unsafe extern "C" fn expired(_: *mut KDPC, memory: PVOID, _: PVOID, _: PVOID) {
     let memory = memory.cast::<Memory>();
@@ -58,7 +61,7 @@ unsafe extern "C" fn expired(_: *mut KDPC, memory: PVOID, _: PVOID, _: PVOID) {
 
 /// The memory of a timer, and its attributes.
 fn allocated(state: &State, timer: PEX_TIMER) -> (*mut Memory, ULONG) {
-    let known = lock(&state.wdm.ex_timers).0.get(&timer.expose_provenance()).map(|known| known.attributes);
+    let known = state.locked::<ExTimers>().0.get(&timer.expose_provenance()).map(|known| known.attributes);
     let Some(attributes) = known else {
         bug_check(Rule::BadHandle, format_args!("{timer:p} is no timer of ExAllocateTimer, or was deleted"));
     };
@@ -91,7 +94,7 @@ extern "C" fn ExAllocateTimer(callback: PEXT_CALLBACK, context: PVOID, attribute
         timer::initialise(state, unsafe { &raw mut (*memory).timer }, kind);
         // SAFETY: as above.
         dpc::initialise(state, unsafe { &raw mut (*memory).dpc }, Some(expired), memory.cast());
-        let timers = &mut lock(&state.wdm.ex_timers).0;
+        let timers = &mut state.locked::<ExTimers>().0;
         timers.insert(memory.expose_provenance(), Allocated { owner, attributes, site });
         memory.cast()
     })
@@ -110,9 +113,7 @@ extern "C" fn ExSetTimer(timer: PEX_TIMER, due: LONGLONG, period: LONGLONG, _: P
         // A tenth of a microsecond is the unit here, and a period is not nothing.
         let period = if period == 0 { 0 } else { (period.unsigned_abs() / 10).max(1) };
         // SAFETY: the memory of a timer, which is never freed.
-        let object = unsafe { &raw mut (*memory).timer };
-        // SAFETY: as above.
-        let dpc = unsafe { &raw mut (*memory).dpc };
+        let (object, dpc) = unsafe { (&raw mut (*memory).timer, &raw mut (*memory).dpc) };
         timer::set(state, object, LARGE_INTEGER { QuadPart: due }, period, dpc)
     })
 }
@@ -142,7 +143,7 @@ extern "C" fn ExDeleteTimer(timer: PEX_TIMER, cancel: BOOLEAN, wait: BOOLEAN, _:
         if wait != 0 && machine::current_irql() == Irql::APC_LEVEL {
             bug_check(Rule::NotSimulated, format_args!("ExDeleteTimer that waits at APC_LEVEL"));
         }
-        lock(&state.wdm.ex_timers).0.remove(&memory.expose_provenance());
+        state.locked::<ExTimers>().0.remove(&memory.expose_provenance());
         let object = timer::tracked(state, memory.cast());
         let cancelled = cancel != 0 && object.timer.cancel().is_some();
         if wait != 0 {
@@ -162,7 +163,7 @@ impl State {
     /// A driver was unloaded: its timers have to be deleted.
     pub fn check_ex_timers(&self, driver: DriverId, name: &str) {
         let site =
-            lock(&self.wdm.ex_timers).0.values().find_map(|timer| (timer.owner == driver).then(|| timer.site.clone()));
+            self.locked::<ExTimers>().0.values().find_map(|timer| (timer.owner == driver).then(|| timer.site.clone()));
         if let Some(site) = site {
             let words = format_args!("a timer of driver {name} is left at its unload; it was allocated{site}");
             bug_check(Rule::ReferenceLeak, words);

@@ -3,18 +3,22 @@
 use std::{
     ffi::c_void,
     ptr,
-    sync::atomic::{AtomicI32, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},
+    sync::atomic::{
+        AtomicI32, AtomicPtr,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
 };
 
 use host::machine::{self, Irql};
 use wdk_bindings::{BOOLEAN, PFAST_MUTEX};
 
-use super::routine;
 use crate::{
     context,
-    kernel::State,
     report::bug_check,
+    routine::routine,
     rule::Rule,
+    state::State,
+    tracked::Kind,
     waiting::{self, Wait},
 };
 
@@ -37,11 +41,9 @@ struct Fields<'mutex> {
 fn fields<'mutex>(state: &State, place: PFAST_MUTEX) -> Fields<'mutex> {
     // SAFETY: the driver's structure; only the address is taken.
     let event = unsafe { &raw mut (*place).Event };
-    drop(state.event(event.expose_provenance()));
-    // SAFETY: as above.
-    let count = unsafe { &raw mut (*place).Count };
-    // SAFETY: as above.
-    let owner = unsafe { &raw mut (*place).Owner };
+    state.find(event.expose_provenance(), Kind::Event);
+    // SAFETY: the driver's structure; only addresses are taken.
+    let (count, owner) = unsafe { (&raw mut (*place).Count, &raw mut (*place).Owner) };
     Fields {
         place,
         // SAFETY: the driver's structure lives as long as it is used, and only these routines use the field.

@@ -4,16 +4,13 @@ use std::{iter, ptr, sync::Mutex};
 
 use wdk_bindings::{LIST_ENTRY, PKSPIN_LOCK, PLIST_ENTRY, SLIST_HEADER};
 
-use super::{
-    lock::{acquire, release},
-    routine,
-};
+use super::lock::{acquire, release};
 use crate::{
-    context,
-    kernel::{State, lock},
-    pool,
+    context, pool,
     report::bug_check,
+    routine::routine,
     rule::Rule,
+    state::{State, lock},
     tracked::{Kind, Object, check_memory_of},
 };
 
@@ -28,13 +25,11 @@ fn locked<R>(state: &State, word: PKSPIN_LOCK, change: impl FnOnce() -> R) -> R 
 fn read(entry: PLIST_ENTRY) -> LIST_ENTRY {
     // SAFETY: an entry of the driver's list, whose lock is held.
     let links = unsafe { entry.read() };
-    if [links.Flink, links.Blink].iter().any(|link| pool::is_live(link.addr()) == Some(false)) {
-        bug_check(Rule::UseAfterFree, format_args!("the list entry at {entry:p} leads to memory that is free"));
+    for link in [links.Flink, links.Blink] {
+        pool::check_live(link.addr(), format_args!("the list entry at {entry:p} leads to"));
     }
-    // SAFETY: as above: its neighbours are entries of the list too.
-    let before_next = unsafe { (*links.Flink).Blink };
-    // SAFETY: as above.
-    let after_previous = unsafe { (*links.Blink).Flink };
+    // SAFETY: an entry of the list, and so are its neighbours.
+    let (before_next, after_previous) = unsafe { ((*links.Flink).Blink, (*links.Blink).Flink) };
     if before_next != entry || after_previous != entry {
         // The neighbours agree where it is, and it knows them: its bytes were copied from there.
         if before_next == after_previous && links.Flink != entry && links.Blink != entry {
@@ -52,9 +47,10 @@ fn put_between(entry: PLIST_ENTRY, previous: PLIST_ENTRY, next: PLIST_ENTRY) {
     // SAFETY: the driver's entry, which is in no list.
     unsafe { entry.write(LIST_ENTRY { Flink: next, Blink: previous }) };
     // SAFETY: an entry of the driver's list, whose lock is held.
-    unsafe { (*previous).Flink = entry };
-    // SAFETY: as above.
-    unsafe { (*next).Blink = entry };
+    unsafe {
+        (*previous).Flink = entry;
+        (*next).Blink = entry;
+    }
 }
 
 /// What the routines give back of a list that has been empty: nothing.
@@ -110,7 +106,7 @@ const SEQUENCED_ALIGNMENT: usize = 16;
 
 fn initialise(state: &State, list: *mut SLIST_HEADER) {
     let address = list.expose_provenance();
-    state.track(address, context::caller(), Object::Plain(Kind::SequencedList));
+    state.track(address, context::caller(), Object::plain(Kind::SequencedList));
     // SAFETY: the driver's memory for a header, which is aligned and of which the first word is taken.
     unsafe { first_of(list).write(ptr::null_mut()) };
 }
@@ -153,9 +149,10 @@ fn push(state: &State, list: *mut SLIST_HEADER, entry: *mut Link) -> *mut Link {
             bug_check(Rule::BadArgument, format_args!("the entry at {address:#x} is in the sequenced list already"));
         }
         // SAFETY: the driver's entry, which is in no list.
-        unsafe { entry.write(Link { next: before }) };
-        // SAFETY: as above.
-        unsafe { first.write(entry) };
+        unsafe {
+            entry.write(Link { next: before });
+            first.write(entry);
+        }
         before
     })
 }

@@ -5,26 +5,33 @@
 //! Here it is written down beside it who holds a lock, and with which handle, and a release or a word that contradicts is a finding.
 //! Of a lock that nobody holds nothing is kept by its address: it is a zero, and the kit initialises it inline for some targets, unseen.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use host::machine::{self, Irql, LockName, LockQueue, RawSpinLock};
 use wdk_bindings::{BOOLEAN, KIRQL, KLOCK_QUEUE_HANDLE, KSPIN_LOCK};
 
-use super::routine;
 use crate::{
     context,
-    kernel::{State, lock},
+    kernel::Kernel,
     paged, pool,
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    sites, stack,
+    sites::{self, site_in_words},
+    stack,
+    state::{Part, State, Watch, lock},
 };
 
 /// A driver's memory for a lock or a handle must not be free, nor such that it can be paged out.
 fn check_memory(what: &str, address: usize) {
-    if pool::is_live(address) == Some(false) {
-        bug_check(Rule::UseAfterFree, format_args!("the {what} at {address:#x} is in memory that is free"));
-    }
+    pool::check_live(address, format_args!("the {what} at {address:#x} is in"));
     if paged::contains(address) {
         bug_check(Rule::PagedAtDispatch, format_args!("the {what} at {address:#x} is in pageable memory"));
     }
@@ -50,9 +57,9 @@ pub const fn name_of(handle: usize) -> LockName {
     LockName { class: CLASS, instance: handle as u64 }
 }
 
-/// The memory of so many bytes is free: a lock that comes to lie there is another one.
-pub fn forget_range(address: usize, size: usize) {
-    machine::forget_lock_order(CLASS, &(address as u64..(address + size) as u64));
+/// A lock that comes to lie in this range, or to have a handle in it, is another one.
+pub fn forget_order(range: &Range<usize>) {
+    machine::forget_lock_order(CLASS, &(range.start as u64..range.end as u64));
 }
 
 /// By what a lock was acquired.
@@ -73,6 +80,21 @@ struct Holding {
     site: usize,
 }
 
+/// How often a queued spin lock was held by another thread when somebody wanted it.
+#[derive(Default)]
+pub struct LockWaits(AtomicU64);
+
+impl Part for LockWaits {}
+
+impl Kernel {
+    /// How often a queued spin lock was held by another thread when a driver wanted it. Zero with a seed: there nobody is taken off
+    /// while he holds one.
+    #[must_use]
+    pub fn lock_waits(&self) -> u64 {
+        self.state.part::<LockWaits>().0.load(Relaxed)
+    }
+}
+
 /// The spin locks of drivers in use.
 #[derive(Default)]
 pub struct SpinLocks {
@@ -84,6 +106,40 @@ pub struct SpinLocks {
     is_queued: BTreeMap<usize, bool>,
 }
 
+impl Part for Mutex<SpinLocks> {
+    fn watch(&self) -> Option<&dyn Watch> {
+        Some(self)
+    }
+}
+
+impl Watch for Mutex<SpinLocks> {
+    fn memory_is_gone(&self, _state: &State, range: &Range<usize>) {
+        forget_order(range);
+        forget(&mut lock(self), range);
+    }
+}
+
+/// The memory of so many bytes is free: a lock that comes to lie there is another one.
+fn forget(locks: &mut SpinLocks, range: &Range<usize>) {
+    if let Some((&word, held)) = locks.held.range(range.clone()).next() {
+        let words = site_in_words(held.site);
+        bug_check(
+            Rule::LockHeld,
+            format_args!(
+                "memory is freed with a spin lock in it that is held, at offset {}{words}",
+                word - range.start
+            ),
+        );
+    }
+    if let Some((&handle, _)) = locks.queued.range(range.clone()).next() {
+        let words = "memory is freed with the handle of a queued spin lock in it that is held";
+        bug_check(Rule::LockHeld, format_args!("{words}, at offset {}", handle - range.start));
+    }
+    while let Some((&word, _)) = locks.is_queued.range(range.clone()).next() {
+        locks.is_queued.remove(&word);
+    }
+}
+
 impl State {
     /// The current thread, for [`Holding`].
     fn this_thread(&self) -> usize {
@@ -93,7 +149,7 @@ impl State {
     /// A lock is about to be acquired: one that is acquired as a queued lock is so always.
     fn wants(&self, word: usize, by: Primitive) {
         let is_queued = by != Primitive::Plain;
-        let mut locks = lock(&self.wdm.spin_locks);
+        let mut locks = self.locked::<SpinLocks>();
         if *locks.is_queued.entry(word).or_insert(is_queued) != is_queued {
             let (before, now) = if is_queued { ("another", "a queued") } else { ("a queued", "another") };
             bug_check(
@@ -114,7 +170,7 @@ impl State {
     /// The lock was acquired.
     fn holds(&self, word: usize, by: Primitive) {
         let holding = Holding { by, thread: self.this_thread(), site: context::current_site() };
-        let before = lock(&self.wdm.spin_locks).held.insert(word, holding);
+        let before = self.locked::<SpinLocks>().held.insert(word, holding);
         if let Some(before) = before {
             overwritten(word, before.site);
         }
@@ -122,7 +178,7 @@ impl State {
 
     /// The lock is about to be released in a way in which the current thread has acquired it.
     fn gives_up(&self, word: usize, by: Primitive) {
-        let mut locks = lock(&self.wdm.spin_locks);
+        let mut locks = self.locked::<SpinLocks>();
         let held = locks.held.get(&word).copied().filter(|held| held.thread == self.this_thread());
         match held.map(|held| (held, held.by, by)) {
             Some((_, before, now)) if before == now => {}
@@ -131,14 +187,14 @@ impl State {
                 format_args!(
                     "the queued spin lock at {word:#x} was acquired with the handle at {before:#x}{}, and is released with that at \
                      {now:#x}: a copy, or moved",
-                    context::site_in_words(held.site)
+                    site_in_words(held.site)
                 ),
             ),
             Some((held, ..)) => bug_check(
                 Rule::LockPrimitive,
                 format_args!(
                     "the spin lock at {word:#x} is released by a routine that does not belong to that which acquired it{}",
-                    context::site_in_words(held.site)
+                    site_in_words(held.site)
                 ),
             ),
             None => bug_check(
@@ -152,49 +208,26 @@ impl State {
     /// Returns true if the lock's word is that of a lock that nobody holds, or has the address of a handle in its queue.
     fn is_a_queue(&self, lock: &RawSpinLock, word: usize) -> bool {
         // A handle is noted before it comes to the queue, and forgotten after it has left. So the word is looked at meanwhile.
-        let locks = crate::kernel::lock(&self.wdm.spin_locks);
+        let locks = self.locked::<SpinLocks>();
         lock.last_in_queue().is_none_or(|last| locks.queued.get(&last) == Some(&word))
     }
 
-    /// The handle is in no queue any more.
-    fn has_left(&self, handle: *mut KLOCK_QUEUE_HANDLE) {
-        lock(&self.wdm.spin_locks).queued.remove(&handle.addr());
+    /// Forgets a handle that is in no queue any more.
+    fn forget_queued(&self, handle: *mut KLOCK_QUEUE_HANDLE) {
+        self.locked::<SpinLocks>().queued.remove(&handle.addr());
     }
 
-    /// A lock is initialised.
-    fn is_initialised(&self, word: usize) {
-        let mut locks = lock(&self.wdm.spin_locks);
+    /// Notes that a lock is initialised.
+    fn note_initialised(&self, word: usize) {
+        let mut locks = self.locked::<SpinLocks>();
         if let Some(held) = locks.held.get(&word) {
-            let words = context::site_in_words(held.site);
+            let words = site_in_words(held.site);
             bug_check(
                 Rule::Uninitialised,
                 format_args!("the spin lock at {word:#x} is initialised again while it is held{words}"),
             );
         }
         locks.is_queued.remove(&word);
-    }
-
-    /// The memory of so many bytes is free.
-    pub fn forget_spin_locks(&self, address: usize, size: usize) {
-        let range = address..address + size;
-        let mut locks = lock(&self.wdm.spin_locks);
-        if let Some((&word, held)) = locks.held.range(range.clone()).next() {
-            let words = context::site_in_words(held.site);
-            bug_check(
-                Rule::LockHeld,
-                format_args!(
-                    "memory is freed with a spin lock in it that is held, at offset {}{words}",
-                    word - address
-                ),
-            );
-        }
-        if let Some((&handle, _)) = locks.queued.range(range.clone()).next() {
-            let words = "memory is freed with the handle of a queued spin lock in it that is held";
-            bug_check(Rule::LockHeld, format_args!("{words}, at offset {}", handle - address));
-        }
-        while let Some((&word, _)) = locks.is_queued.range(range.clone()).next() {
-            locks.is_queued.remove(&word);
-        }
     }
 }
 
@@ -204,7 +237,7 @@ fn overwritten(word: usize, site: usize) -> ! {
         Rule::Uninitialised,
         format_args!(
             "the word of the spin lock at {word:#x} was initialised again, or overwritten, while the lock was held{}",
-            context::site_in_words(site)
+            site_in_words(site)
         ),
     )
 }
@@ -213,12 +246,12 @@ fn overwritten(word: usize, site: usize) -> ! {
 pub fn hold(state: &State, lock: &RawSpinLock, name: LockName) -> Irql {
     state.preempt();
     let before = lock.acquire(name);
-    is_raised(before);
+    note_raise(before);
     before
 }
 
-/// The level was raised from this one.
-fn is_raised(before: Irql) {
+/// Notes that the level was raised from this one.
+fn note_raise(before: Irql) {
     if before < Irql::DISPATCH_LEVEL {
         paged::trim();
     }
@@ -292,14 +325,12 @@ fn acquire_queued(
         bug_check(Rule::Uninitialised, format_args!("the spin lock at {:#x} {words}", word.addr()));
     }
     if lock.last_in_queue().is_some() {
-        state.wdm.lock_waits.fetch_add(1, Relaxed);
+        state.part::<LockWaits>().0.fetch_add(1, Relaxed);
     }
     let before = acquire(lock, place_of(handle), name);
     state.holds(word.addr(), by);
-    // SAFETY: the driver's memory for a handle.
-    let level = unsafe { &raw mut (*handle).OldIrql };
-    // SAFETY: as above; this part of it is the holder's.
-    unsafe { level.write(before.0) };
+    // SAFETY: the driver's memory for a handle. This part of it is the holder's.
+    unsafe { (&raw mut (*handle).OldIrql).write(before.0) };
 }
 
 /// The lock that a driver's handle holds and is about to release, and the level before.
@@ -317,7 +348,7 @@ fn taken<'lock>(state: &State, handle: *mut KLOCK_QUEUE_HANDLE) -> (&'lock RawSp
     // SAFETY: it begins with a place in a queue, whose owner this thread is.
     let says = unsafe { &*place_of(handle) }.lock();
     let (word, is_held) = {
-        let locks = lock(&state.wdm.spin_locks);
+        let locks = state.locked::<SpinLocks>();
         (locks.queued.get(&address).copied(), locks.held.contains_key(&says))
     };
     if word.is_none() && !is_held {
@@ -348,7 +379,7 @@ fn taken<'lock>(state: &State, handle: *mut KLOCK_QUEUE_HANDLE) -> (&'lock RawSp
 #[unsafe(no_mangle)]
 extern "C" fn KeInitializeSpinLock(word: *mut KSPIN_LOCK) {
     routine!("KeInitializeSpinLock", |state| {
-        state.is_initialised(word.addr());
+        state.note_initialised(word.addr());
         // SAFETY: the driver's memory for a lock.
         unsafe { word.write(0) };
     });
@@ -401,7 +432,7 @@ extern "C" fn KeAcquireInStackQueuedSpinLock(word: *mut KSPIN_LOCK, handle: *mut
         acquire_queued(state, word, handle, |lock, place, name| {
             // SAFETY: the handle is in no queue, as was seen. That it stays where it is, and so the lock, is watched.
             let before = unsafe { lock.acquire_queued(place, name) };
-            is_raised(before);
+            note_raise(before);
             before
         });
     });
@@ -414,7 +445,7 @@ extern "C" fn KeReleaseInStackQueuedSpinLock(handle: *mut KLOCK_QUEUE_HANDLE) {
         at_most_dispatch(before);
         // SAFETY: this thread has acquired the lock with the handle at this address, as was seen.
         unsafe { lock.release_queued(place_of(handle), before) };
-        state.has_left(handle);
+        state.forget_queued(handle);
         state.preempt();
     });
 }
@@ -437,7 +468,7 @@ extern "C" fn KeReleaseInStackQueuedSpinLockFromDpcLevel(handle: *mut KLOCK_QUEU
         let (lock, _) = taken(state, handle);
         // SAFETY: this thread has acquired the lock with the handle at this address, as was seen.
         unsafe { lock.release_queued_from_dispatch(place_of(handle)) };
-        state.has_left(handle);
+        state.forget_queued(handle);
     });
 }
 

@@ -9,15 +9,13 @@ use wdk_bindings::{
     STATUS_INVALID_PARAMETER_5, STATUS_SUCCESS, ULONG, USHORT,
 };
 
-use super::{
-    memory::{self, ExAllocatePoolWithTag, ExFreePool},
-    routine,
-};
+use super::memory::{self, ExAllocatePoolWithTag, ExFreePool};
 use crate::{
     context,
-    kernel::State,
     report::bug_check,
+    routine::routine,
     rule::Rule,
+    state::State,
     tracked::{Kind, Object},
 };
 
@@ -35,7 +33,7 @@ fn initialise(state: &State, place: PLOOKASIDE_LIST_EX, kind: POOL_TYPE, size: S
     list.L.__bindgen_anon_4.Allocate = Some(ExAllocatePoolWithTag);
     list.L.__bindgen_anon_5.Free = Some(ExFreePool);
     // Written after a look whether there is one already.
-    state.track(place.expose_provenance(), context::caller(), Object::Plain(Kind::Lookaside));
+    state.track(place.expose_provenance(), context::caller(), Object::plain(Kind::Lookaside));
     // SAFETY: the driver's memory for a list, which nobody else knows yet.
     let here = unsafe { &mut *place };
     list.L.ListEntry = here.L.ListEntry;

@@ -1,6 +1,6 @@
 //! Memory descriptor lists.
 
-use std::{collections::BTreeMap, ptr};
+use std::{collections::BTreeMap, ptr, sync::Mutex};
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
@@ -8,13 +8,13 @@ use wdk_bindings::{
     MDL_SOURCE_IS_NONPAGED_POOL, MEMORY_CACHING_TYPE, PHYSICAL_ADDRESS, PIRP, PVOID, SIZE_T, ULONG,
 };
 
-use super::routine;
 use crate::{
     context::{self, DriverId, NOBODY},
-    kernel::{State, lock},
     paged, platform, pool,
     report::bug_check,
+    routine::routine,
     rule::Rule,
+    state::{Part, State},
     tracked::{Kind, Object},
 };
 
@@ -39,11 +39,13 @@ pub struct Mdls {
     pages: BTreeMap<usize, usize>,
 }
 
+impl Part for Mutex<Mdls> {}
+
 impl State {
     /// A driver is unloaded: its MDLs must be free.
     pub fn check_mdls(&self, owner: DriverId, name: &str) {
         let left: Vec<usize> = {
-            let mdls = lock(&self.wdm.mdls);
+            let mdls = self.locked::<Mdls>();
             mdls.owners.iter().filter(|&(_, &one)| one == owner).map(|(&mdl, _)| mdl).collect()
         };
         if let Some(&first) = left.first() {
@@ -54,7 +56,7 @@ impl State {
 
     /// The MDL is one of the system's, or one that a driver has laid out in memory of its own (`MmInitializeMdl`): that is known from here on.
     fn known_or_own(&self, mdl: *mut MDL) {
-        if lock(&self.wdm.mdls).owners.contains_key(&mdl.addr()) || self.is_tracked(mdl.addr(), Kind::OwnMdl) {
+        if self.locked::<Mdls>().owners.contains_key(&mdl.addr()) || self.is_tracked(mdl.addr(), Kind::OwnMdl) {
             return;
         }
         self.check_moved(mdl.addr(), Kind::Mdl);
@@ -64,7 +66,7 @@ impl State {
             let pages = (header.ByteOffset as usize + header.ByteCount as usize).div_ceil(pool::PAGE);
             let size = size_of::<MDL>() + pages * size_of::<u64>();
             if header.ByteCount > 0 && usize::try_from(header.Size) == Ok(size) {
-                self.track(mdl.expose_provenance(), context::caller(), Object::Plain(Kind::OwnMdl));
+                self.track(mdl.expose_provenance(), context::caller(), Object::plain(Kind::OwnMdl));
                 return;
             }
         }
@@ -72,7 +74,7 @@ impl State {
     }
 
     fn known(&self, mdl: *mut MDL) {
-        if !lock(&self.wdm.mdls).owners.contains_key(&mdl.addr()) {
+        if !self.locked::<Mdls>().owners.contains_key(&mdl.addr()) {
             self.check_moved(mdl.addr(), Kind::Mdl);
             if self.is_tracked(mdl.addr(), Kind::OwnMdl) {
                 bug_check(Rule::BadMdl, format_args!("the MDL at {mdl:p} is in memory of the driver's own"));
@@ -86,7 +88,7 @@ impl State {
 ///
 /// `mdl` is an MDL of this kernel, and nobody else changes its flags at this time.
 unsafe fn flags<'mdl>(mdl: *mut MDL) -> &'mdl mut CSHORT {
-    // SAFETY: the caller's promise.
+    // SAFETY: an MDL of this kernel, whose flags nobody else changes at this time (`# Safety`).
     unsafe { &mut (*mdl).MdlFlags }
 }
 
@@ -176,8 +178,8 @@ fn make(state: &State, owner: DriverId, address: PVOID, length: ULONG) -> Option
     };
     // SAFETY: a new block, large enough for it.
     unsafe { mdl.write(new) };
-    lock(&state.wdm.mdls).owners.insert(place, owner);
-    state.track(place, NOBODY, Object::Plain(Kind::Mdl));
+    state.locked::<Mdls>().owners.insert(place, owner);
+    state.track(place, NOBODY, Object::plain(Kind::Mdl));
     Some(mdl)
 }
 
@@ -189,7 +191,7 @@ pub fn free(state: &State, mdl: *mut MDL) {
     if flags & FLAG_LOCKED != 0 {
         bug_check(Rule::BadMdl, format_args!("an MDL is freed while its pages are locked"));
     }
-    lock(&state.wdm.mdls).owners.remove(&mdl.addr());
+    state.locked::<Mdls>().owners.remove(&mdl.addr());
     state.untrack_and_remember(mdl.addr(), Kind::Mdl, ", and freed since");
     pool::free(mdl.expose_provenance(), Some(TAG));
 }
@@ -244,7 +246,7 @@ extern "C" fn MmUnlockPages(mdl: *mut MDL) {
         // SAFETY: a known MDL, which the driver is just unlocking.
         let flags = unsafe { flags(mdl) };
         state.check_pinned_mdl(mdl.addr(), "unlocked");
-        if *flags & FLAG_LOCKED == 0 || lock(&state.wdm.mdls).pages.contains_key(&mdl.addr()) {
+        if *flags & FLAG_LOCKED == 0 || state.locked::<Mdls>().pages.contains_key(&mdl.addr()) {
             bug_check(Rule::BadMdl, format_args!("the pages of an MDL are unlocked that were not locked"));
         }
         *flags &= !(FLAG_LOCKED | FLAG_MAPPED);
@@ -313,7 +315,7 @@ extern "C" fn MmAllocatePagesForMdlEx(
         };
         // SAFETY: a new MDL, which nobody else knows yet.
         *unsafe { self::flags(mdl) } |= FLAG_LOCKED;
-        lock(&state.wdm.mdls).pages.insert(mdl.addr(), pages);
+        state.locked::<Mdls>().pages.insert(mdl.addr(), pages);
         mdl
     })
 }
@@ -323,14 +325,14 @@ extern "C" fn MmAllocatePagesForMdlEx(
 extern "C" fn MmFreePagesFromMdl(mdl: *mut MDL) {
     routine!("MmFreePagesFromMdl", |state| {
         state.check_pinned_mdl(mdl.addr(), "freed");
-        let Some(pages) = lock(&state.wdm.mdls).pages.remove(&mdl.addr()) else {
+        let Some(pages) = state.locked::<Mdls>().pages.remove(&mdl.addr()) else {
             bug_check(Rule::BadMdl, format_args!("{mdl:p} is no MDL that pages were allocated for"));
         };
         // SAFETY: a known MDL, whose pages the driver gives up.
         let flags = unsafe { flags(mdl) };
         // Who frees the pages need not unmap them.
         *flags &= !(FLAG_LOCKED | FLAG_MAPPED);
-        lock(&state.wdm.mdls).owners.remove(&mdl.addr());
+        state.locked::<Mdls>().owners.remove(&mdl.addr());
         state.untrack(mdl.addr(), Kind::Mdl);
         pool::free(pages, Some(PAGES));
     });

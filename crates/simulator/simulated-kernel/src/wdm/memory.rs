@@ -8,8 +8,7 @@ use wdk_bindings::{
     POOL_FLAG_UNINITIALIZED, POOL_FLAGS, POOL_TYPE, PVOID, SIZE_T, ULONG,
 };
 
-use super::routine;
-use crate::{context, kernel::State, paged, pool, report::bug_check, rule::Rule};
+use crate::{context, paged, pool, report::bug_check, routine::routine, rule::Rule, state::State};
 
 /// A tag is one to four characters. The highest bit of the last one has another meaning.
 pub fn check_tag(tag: ULONG, what: Arguments<'_>) {

@@ -1,27 +1,17 @@
 //! Critical regions, strings.
 
 use host::machine;
+use ndkpi::NDK_OBJECT_TYPE;
 use wdk_bindings::{BOOLEAN, PCUNICODE_STRING, PCWSTR, PUNICODE_STRING, ULONG, ULONG_PTR, UNICODE_STRING};
 
-use super::routine;
 use crate::{
-    context::{self, DriverId},
-    kernel::{State, lock},
+    context,
+    findings::Findings,
     report::{bug_check, bug_check_of},
+    routine::routine,
     rule::Rule,
+    state,
 };
-
-impl State {
-    /// A driver is unloaded: it must have given back what it raised and registered.
-    pub fn check_registrations(&self, owner: DriverId, name: &str) {
-        if lock(&self.wdm.resolution).contains_key(&owner) {
-            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left the clock's resolution raised"));
-        }
-        if lock(&self.wdm.etw).values().any(|&one| one == owner) {
-            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a provider of events registered"));
-        }
-    }
-}
 
 #[unsafe(no_mangle)]
 extern "C" fn KeEnterCriticalRegion() {
@@ -53,11 +43,14 @@ extern "C" fn KeBugCheckEx(code: ULONG, one: ULONG_PTR, two: ULONG_PTR, three: U
     /// The code with which SoftNDK's adviser stops the machine (`docs/adviser.md`), with the number of the finding.
     const ADVISER: ULONG = 0x534E_4144;
     if code == ADVISER {
-        let finding = format_args!("SN{one:04}");
-        bug_check_of(
-            finding,
-            format_args!("the adviser has stopped the machine: object {three} of type {two}, function {four}"),
-        );
+        // The adviser has said in an event what it has found, unless nobody could trace.
+        let said = state::glance(|state| state.part::<Findings>().take(one));
+        let said = said.unwrap_or_else(|| {
+            let kind = i32::try_from(two).ok().and_then(|two| NDK_OBJECT_TYPE(two).name());
+            let kind = kind.and_then(|name| name.strip_prefix("NdkObjectType")).unwrap_or("object");
+            format!("{kind} {three}, function {four}; ndkctl explain SN{one:04} says what it is")
+        });
+        bug_check_of(format_args!("SN{one:04}"), format_args!("{said}"));
     }
     bug_check(Rule::DriverPanicked, format_args!("KeBugCheckEx {code:#x} ({one:#x}, {two:#x}, {three:#x}, {four:#x})"))
 }

@@ -2,13 +2,22 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},
+    atomic::{
+        AtomicI32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
 };
 
 use wdk_bindings::{BOOLEAN, LONG, PRKMUTEX, ULONG};
 
-use super::routine;
-use crate::{context, kernel::State, report::bug_check, rule::Rule, tracked::Object};
+use crate::{
+    context,
+    report::bug_check,
+    routine::routine,
+    rule::Rule,
+    state::State,
+    tracked::{Kind, Object, Structure},
+};
 
 /// A mutex.
 #[derive(Default)]
@@ -23,18 +32,18 @@ fn me() -> u64 {
     context::thread() + 1
 }
 
-impl Mutex {
+impl Structure for Mutex {
+    fn rule_if_freed(&self) -> Option<Rule> {
+        (self.owner.load(Acquire) != 0).then_some(Rule::LockHeld)
+    }
+
     /// Returns true if the current thread would not have to wait.
-    pub fn is_signalled(&self) -> bool {
+    fn is_signalled(&self) -> bool {
         [0, me()].contains(&self.owner.load(Acquire))
     }
 
-    pub fn is_held(&self) -> bool {
-        self.owner.load(Acquire) != 0
-    }
-
     /// Takes it for the current thread, which gets no normal kernel APCs as long as it has it.
-    pub fn try_wait(&self) -> bool {
+    fn try_wait(&self) -> bool {
         let free = self.owner.compare_exchange(0, me(), AcqRel, Acquire);
         if free.is_err_and(|owner| owner != me()) {
             return false;
@@ -43,7 +52,9 @@ impl Mutex {
         context::set_critical(context::critical() + 1);
         true
     }
+}
 
+impl Mutex {
     /// What the routines call its state: 1 if nobody has it.
     fn state(&self) -> LONG {
         1 - self.depth.load(Acquire)
@@ -51,22 +62,19 @@ impl Mutex {
 }
 
 fn find(state: &State, place: PRKMUTEX) -> Arc<Mutex> {
-    state.mutex(place.expose_provenance())
+    state.structure(place.expose_provenance(), Kind::Mutex)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn KeInitializeMutex(place: PRKMUTEX, _level: ULONG) {
     routine!("KeInitializeMutex", |state| {
-        state.track(place.expose_provenance(), context::caller(), Object::Mutex(Arc::default()));
+        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::Mutex, Mutex::default()));
     });
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn KeReleaseMutex(place: PRKMUTEX, wait: BOOLEAN) -> LONG {
+extern "C" fn KeReleaseMutex(place: PRKMUTEX, _wait: BOOLEAN) -> LONG {
     routine!("KeReleaseMutex", |state| {
-        if wait != 0 {
-            bug_check(Rule::NotSimulated, format_args!("KeReleaseMutex with Wait"));
-        }
         let mutex = find(state, place);
         if mutex.owner.load(Acquire) != me() {
             bug_check(Rule::LockNotHeld, format_args!("a mutex is released by a thread that does not have it"));

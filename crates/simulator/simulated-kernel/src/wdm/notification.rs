@@ -4,8 +4,11 @@ use std::{
     collections::BTreeMap,
     ptr,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Acquire, Ordering::Release},
+        Arc, Mutex,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
@@ -16,15 +19,14 @@ use wdk_bindings::{
     ULONG,
 };
 
-use super::routine;
 use crate::{
-    argument::Argument,
+    argument::{Argument, same},
     calls::Calls,
     context::{self, DriverId},
-    kernel::{State, lock},
-    pnp::same,
     report::bug_check,
+    routine::routine,
     rule::Rule,
+    state::{Part, State},
     text, waiting,
 };
 
@@ -45,11 +47,15 @@ pub struct Registration {
     registers: AtomicBool,
 }
 
-/// All registrations, by number.
+/// All registrations, by number, and what there is to tell of.
 #[derive(Default)]
 pub struct Notifications {
     all: BTreeMap<usize, Arc<Registration>>,
+    /// The device interfaces that are there: class and symbolic link.
+    interfaces: Vec<(GUID, Vec<u16>)>,
 }
+
+impl Part for Mutex<Notifications> {}
 
 impl Registration {
     fn tell(&self, state: &Arc<State>, event: u32, link: &[u16]) {
@@ -73,17 +79,30 @@ impl Registration {
 }
 
 impl State {
-    /// Tells everybody that an interface of that class has come or goes.
-    pub fn notify(self: &Arc<Self>, class: &GUID, link: &[u16], arrives: bool) {
-        let all: Vec<_> = lock(&self.wdm.notifications).all.values().cloned().collect();
-        for registration in all.iter().filter(|registration| same(&registration.class, class)) {
-            registration.tell(self, if arrives { ARRIVAL } else { REMOVAL }, link);
+    /// Interfaces, of these classes and with these symbolic links, come or go: tells everybody.
+    pub fn interfaces_change(self: &Arc<Self>, changed: &[(GUID, Vec<u16>)], arrive: bool) {
+        {
+            let mut notifications = self.locked::<Notifications>();
+            if arrive {
+                notifications.interfaces.extend_from_slice(changed);
+            } else {
+                let goes = |(class, link): &(GUID, Vec<u16>)| {
+                    changed.iter().any(|(one, gone)| same(one, class) && gone == link)
+                };
+                notifications.interfaces.retain(|interface| !goes(interface));
+            }
+        }
+        for (class, link) in changed {
+            let all: Vec<_> = self.locked::<Notifications>().all.values().cloned().collect();
+            for registration in all.iter().filter(|registration| same(&registration.class, class)) {
+                registration.tell(self, if arrive { ARRIVAL } else { REMOVAL }, link);
+            }
         }
     }
 
     /// A driver is unloaded: it must not be registered any more.
     pub fn check_notifications(&self, owner: DriverId, name: &str) {
-        let left = lock(&self.wdm.notifications).all.values().any(|registration| registration.owner == owner);
+        let left = self.locked::<Notifications>().all.values().any(|registration| registration.owner == owner);
         if left {
             bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a registration for notifications"));
         }
@@ -121,11 +140,13 @@ extern "C" fn IoRegisterPlugPlayNotification(
             registers: AtomicBool::new(true),
         });
         let number = usize::try_from(state.next()).unwrap_or(0) * 64;
-        lock(&state.wdm.notifications).all.insert(number, registration.clone());
+        state.locked::<Notifications>().all.insert(number, registration.clone());
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { entry.write(ptr::without_provenance_mut(number)) };
         if flags & PNPNOTIFY_DEVICE_INTERFACE_INCLUDE_EXISTING_INTERFACES != 0 {
-            for link in state.enabled_interfaces(&class) {
+            let mut interfaces = state.locked::<Notifications>().interfaces.clone();
+            interfaces.retain(|(one, _)| same(one, &class));
+            for (_, link) in interfaces {
                 registration.tell(state, ARRIVAL, &link);
             }
         }
@@ -136,7 +157,7 @@ extern "C" fn IoRegisterPlugPlayNotification(
 
 /// The registration is not there any more.
 fn take(state: &State, entry: PVOID) -> Arc<Registration> {
-    let registration = lock(&state.wdm.notifications).all.remove(&entry.addr());
+    let registration = state.locked::<Notifications>().all.remove(&entry.addr());
     let Some(registration) = registration else {
         bug_check(Rule::BadHandle, format_args!("{entry:p} is no registration for notifications"));
     };

@@ -1,25 +1,11 @@
 //! Processors: one group of them.
 
-use std::cell::Cell;
-
 use wdk_bindings::{
     ALL_PROCESSOR_GROUPS, GROUP_AFFINITY, KAFFINITY, NTSTATUS, PKAFFINITY, PROCESSOR_NUMBER, STATUS_INVALID_PARAMETER,
     STATUS_SUCCESS, ULONG, USHORT,
 };
 
-use super::routine;
-use crate::{kernel::State, report::bug_check, rule::Rule};
-
-thread_local! {
-    /// The affinity that the thread was given; zero if it has none.
-    static AFFINITY: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The processor that the thread was bound to, if that is one.
-pub fn bound() -> Option<u32> {
-    let mask = AFFINITY.get();
-    mask.is_power_of_two().then(|| mask.trailing_zeros())
-}
+use crate::{processors, report::bug_check, routine::routine, rule::Rule, state::State};
 
 fn all(state: &State) -> u64 {
     u64::MAX >> (64 - state.machine.processors())
@@ -117,11 +103,11 @@ extern "C" fn KeSetSystemGroupAffinityThread(affinity: *mut GROUP_AFFINITY, befo
             bug_check(Rule::BadArgument, format_args!("no processors {:#x} in group {}", wanted.Mask, wanted.Group));
         }
         if !before.is_null() {
-            let was = GROUP_AFFINITY { Mask: AFFINITY.get(), ..GROUP_AFFINITY::default() };
+            let was = GROUP_AFFINITY { Mask: processors::affinity(), ..GROUP_AFFINITY::default() };
             // SAFETY: not null, so the driver's place, which lives until the call returns.
             unsafe { before.write(was) };
         }
-        AFFINITY.set(wanted.Mask);
+        processors::set_affinity(wanted.Mask);
         state.machine.bind_current_thread(wanted.Mask.trailing_zeros());
     });
 }
@@ -131,7 +117,7 @@ extern "C" fn KeRevertToUserGroupAffinityThread(before: *mut GROUP_AFFINITY) {
     routine!("KeRevertToUserGroupAffinityThread", |state| {
         // SAFETY: the driver's structure, which lives until the call returns.
         let before = unsafe { before.read() };
-        AFFINITY.set(before.Mask);
+        processors::set_affinity(before.Mask);
         state.machine.bind_current_thread(if before.Mask == 0 { 0 } else { before.Mask.trailing_zeros() });
     });
 }

@@ -8,13 +8,13 @@ use std::{
 use host::machine::{self, Irql};
 use wdk_bindings::{BOOLEAN, ULONG, ULONG_PTR};
 
-use super::routine;
 use crate::{
     context,
-    kernel::{State, lock},
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    tracked::Object,
+    state::{State, lock},
+    tracked::{Kind, Object, Structure},
     waiting::{self, Wait},
 };
 
@@ -62,10 +62,16 @@ impl PushLock {
         }
         holders.exclusive = false;
     }
+}
 
-    pub fn is_held(&self) -> bool {
-        !lock(&self.0).threads.is_empty()
+impl Structure for PushLock {
+    fn rule_if_freed(&self) -> Option<Rule> {
+        (!lock(&self.0).threads.is_empty()).then_some(Rule::LockHeld)
     }
+}
+
+fn find(state: &State, place: *mut Word) -> Arc<PushLock> {
+    state.structure(place.expose_provenance(), Kind::PushLock)
 }
 
 /// Normal kernel APCs have to be kept away from before the acquisition until after the release.
@@ -77,7 +83,7 @@ fn without_apcs(what: &str) {
 
 fn acquire(state: &Arc<State>, what: &'static str, place: *mut Word, exclusive: bool) {
     without_apcs(what);
-    let push_lock = state.push_lock(place.expose_provenance());
+    let push_lock = find(state, place);
     if push_lock.is_held_here() {
         let words = format_args!("{what}: the thread has the push lock at {place:p} already");
         bug_check(Rule::RecursiveLock, words);
@@ -91,7 +97,7 @@ fn acquire(state: &Arc<State>, what: &'static str, place: *mut Word, exclusive: 
 
 fn release(state: &State, what: &str, place: *mut Word, exclusive: bool) {
     without_apcs(what);
-    state.push_lock(place.expose_provenance()).release(what, exclusive);
+    find(state, place).release(what, exclusive);
     state.dispatcher.signal();
     state.preempt();
 }
@@ -99,7 +105,7 @@ fn release(state: &State, what: &str, place: *mut Word, exclusive: bool) {
 #[unsafe(no_mangle)]
 extern "C" fn ExInitializePushLock(place: *mut Word) {
     routine!("ExInitializePushLock", APC_LEVEL, |state| {
-        state.track(place.expose_provenance(), context::caller(), Object::PushLock(Arc::default()));
+        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::PushLock, PushLock::default()));
     });
 }
 
@@ -122,7 +128,7 @@ extern "C" fn ExTryAcquirePushLockExclusiveEx(place: *mut Word, _flags: ULONG) -
     routine!("ExTryAcquirePushLockExclusiveEx", APC_LEVEL, |state| {
         without_apcs("ExTryAcquirePushLockExclusiveEx");
         state.preempt();
-        BOOLEAN::from(state.push_lock(place.expose_provenance()).try_acquire(true))
+        BOOLEAN::from(find(state, place).try_acquire(true))
     })
 }
 

@@ -1,6 +1,6 @@
 //! The registry, as far as drivers open it by its path: the keys of their services, `Parameters` in them, and what they create below.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Mutex};
 
 use wdk_bindings::{
     _KEY_VALUE_INFORMATION_CLASS, ACCESS_MASK, HANDLE, KEY_VALUE_FULL_INFORMATION, KEY_VALUE_INFORMATION_CLASS,
@@ -9,15 +9,16 @@ use wdk_bindings::{
     STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG,
 };
 
-use super::{routine, thread};
+use super::handles;
 use crate::{
+    argument::check_size,
     context::{self, DriverId},
-    kernel::{State, lock},
-    pnp::Value,
     report::bug_check,
+    routine::routine,
     rule::Rule,
+    state::{Part, State},
     text,
-    wdf::object::check_size,
+    value::Value,
 };
 
 /// Where the keys of services are.
@@ -35,16 +36,22 @@ pub struct Key {
 }
 
 /// Those that are open, by their handles.
-pub type Keys = BTreeMap<usize, Key>;
+#[derive(Default)]
+pub struct Keys(BTreeMap<usize, Key>);
+
+impl Part for Mutex<Keys> {}
 
 /// Values of a key.
 pub type Values = BTreeMap<String, Value>;
 
 /// What drivers have created, and values of services' own keys: by the path in small letters.
-pub type Hive = BTreeMap<String, Values>;
+#[derive(Default)]
+pub struct Hive(BTreeMap<String, Values>);
 
-/// Where a key is.
-enum Place {
+impl Part for Mutex<Hive> {}
+
+/// Which kind a key is of.
+enum KeyKind {
     /// `Parameters` of a driver that is loaded.
     Parameters(DriverId),
     /// A service's own key.
@@ -56,42 +63,47 @@ enum Place {
 impl State {
     /// A driver is unloaded: its keys must be closed.
     pub fn check_keys(&self, owner: DriverId, name: &str) {
-        if let Some(key) = lock(&self.wdm.keys).values().find(|key| key.owner == owner) {
+        if let Some(key) = self.locked::<Keys>().0.values().find(|key| key.owner == owner) {
             bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a handle of the key {} open", key.path));
         }
     }
 
-    fn place(&self, path: &str) -> Option<Place> {
+    /// Closes a handle, if it is one of a key.
+    pub fn close_key(&self, handle: usize) -> bool {
+        self.locked::<Keys>().0.remove(&handle).is_some()
+    }
+
+    fn place(&self, path: &str) -> Option<KeyKind> {
         let (start, rest) = path.split_at_checked(SERVICES.len())?;
         let (service, below) = rest.split_once('\\').map_or((rest, None), |(service, below)| (service, Some(below)));
-        let pnp = lock(&self.pnp);
-        let (id, _) = pnp.drivers.iter().find(|(_, driver)| driver.name.eq_ignore_ascii_case(service))?;
+        let drivers = self.drivers();
+        let (id, _) = drivers.iter().find(|(_, driver)| driver.name.eq_ignore_ascii_case(service))?;
         match below {
             _ if !start.eq_ignore_ascii_case(SERVICES) => None,
-            None => Some(Place::Service),
-            Some(below) if below.eq_ignore_ascii_case("Parameters") => Some(Place::Parameters(*id)),
-            Some(_) => Some(Place::Created),
+            None => Some(KeyKind::Service),
+            Some(below) if below.eq_ignore_ascii_case("Parameters") => Some(KeyKind::Parameters(*id)),
+            Some(_) => Some(KeyKind::Created),
         }
     }
 
     /// The values of the key with that path. `None` if there is no such key.
     pub(super) fn key(&self, path: &str) -> Option<Values> {
-        let created = lock(&self.wdm.hive).get(&path.to_ascii_lowercase()).cloned();
+        let created = self.locked::<Hive>().0.get(&path.to_ascii_lowercase()).cloned();
         match self.place(path)? {
-            Place::Parameters(driver) => lock(&self.pnp).drivers.get(&driver).map(|driver| driver.parameters.clone()),
-            Place::Service => Some(created.unwrap_or_default()),
-            Place::Created => created,
+            KeyKind::Parameters(driver) => self.drivers().get(&driver).map(|driver| driver.parameters.clone()),
+            KeyKind::Service => Some(created.unwrap_or_default()),
+            KeyKind::Created => created,
         }
     }
 
     /// Has `work` change the values of the key with that path, which exists.
     pub(super) fn change_key<R>(&self, path: &str, work: impl FnOnce(&mut Values) -> R) -> R {
-        if let Some(Place::Parameters(driver)) = self.place(path)
-            && let Some(driver) = lock(&self.pnp).drivers.get_mut(&driver)
+        if let Some(KeyKind::Parameters(driver)) = self.place(path)
+            && let Some(driver) = self.drivers().get_mut(&driver)
         {
             return work(&mut driver.parameters);
         }
-        work(lock(&self.wdm.hive).entry(path.to_ascii_lowercase()).or_default())
+        work(self.locked::<Hive>().0.entry(path.to_ascii_lowercase()).or_default())
     }
 
     /// Creates a key below one that exists. Whether it is new; `None` if there is nothing that it could be below.
@@ -101,7 +113,7 @@ impl State {
         }
         let (above, _) = path.rsplit_once('\\')?;
         self.key(above)?;
-        lock(&self.wdm.hive).insert(path.to_ascii_lowercase(), Values::new());
+        self.locked::<Hive>().0.insert(path.to_ascii_lowercase(), Values::new());
         Some(true)
     }
 }
@@ -117,7 +129,7 @@ fn path_of(state: &State, attributes: &OBJECT_ATTRIBUTES) -> String {
     if attributes.RootDirectory.is_null() {
         return name;
     }
-    let root = lock(&state.wdm.keys).get(&attributes.RootDirectory.addr()).cloned();
+    let root = state.locked::<Keys>().0.get(&attributes.RootDirectory.addr()).cloned();
     let Some(root) = root else {
         bug_check(Rule::BadHandle, format_args!("{:p} is no key that is open", attributes.RootDirectory));
     };
@@ -143,8 +155,8 @@ fn open(state: &State, handle: PHANDLE, attributes: POBJECT_ATTRIBUTES, creates:
             *disposition = if is_new { CREATED_NEW_KEY } else { OPENED_EXISTING_KEY };
         }
     }
-    let place = thread::new_handle(state, attributes.Attributes, "a key");
-    lock(&state.wdm.keys).insert(place, Key { owner: context::caller(), path });
+    let place = handles::new_handle(state, attributes.Attributes, "a key");
+    state.locked::<Keys>().0.insert(place, Key { owner: context::caller(), path });
     // SAFETY: the driver's place, which lives until the call returns.
     unsafe { handle.write(std::ptr::without_provenance_mut(place)) };
     STATUS_SUCCESS
@@ -170,8 +182,8 @@ extern "C" fn ZwCreateKey(
 
 /// The path of a key that is open.
 pub(super) fn path_of_handle(state: &State, handle: HANDLE) -> String {
-    thread::check_handle(state, handle.addr());
-    let found = lock(&state.wdm.keys).get(&handle.addr()).cloned();
+    handles::check_handle(state, handle.addr());
+    let found = state.locked::<Keys>().0.get(&handle.addr()).cloned();
     found.map_or_else(|| bug_check(Rule::BadHandle, format_args!("{handle:p} is no key that is open")), |key| key.path)
 }
 

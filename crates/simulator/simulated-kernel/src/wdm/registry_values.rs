@@ -9,11 +9,8 @@ use wdk_bindings::{
     STATUS_OBJECT_NAME_NOT_FOUND, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS, ULONG, UNICODE_STRING,
 };
 
-use super::{
-    registry::{SERVICES, Values, bytes_of, delete_value, name_in, path_of_handle, set_value},
-    routine,
-};
-use crate::{context, kernel::State, pnp::Value, pool, report::bug_check, rule::Rule, text};
+use super::registry::{SERVICES, Values, bytes_of, delete_value, name_in, path_of_handle, set_value};
+use crate::{context, pool, report::bug_check, routine::routine, rule::Rule, state::State, text, value::Value};
 
 /// `REG_SZ` and `REG_MULTI_SZ`.
 const TEXT: ULONG = 1;

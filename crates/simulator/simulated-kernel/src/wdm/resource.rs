@@ -8,13 +8,13 @@ use std::{
 use host::machine::{self, Irql};
 use wdk_bindings::{BOOLEAN, NTSTATUS, PERESOURCE, STATUS_SUCCESS};
 
-use super::routine;
 use crate::{
     context,
-    kernel::{State, lock},
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    tracked::{Kind, Object},
+    state::{State, lock},
+    tracked::{Kind, Object, Structure},
     waiting::{self, Wait},
 };
 
@@ -68,8 +68,10 @@ impl Resource {
     }
 }
 
+impl Structure for Resource {}
+
 fn find(state: &State, place: PERESOURCE) -> Arc<Resource> {
-    state.resource(place.expose_provenance())
+    state.structure(place.expose_provenance(), Kind::Resource)
 }
 
 /// Who has a resource may not be stopped by an APC, from before it is acquired until it is released.
@@ -100,7 +102,7 @@ fn acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, (exclusive
 #[unsafe(no_mangle)]
 extern "C" fn ExInitializeResourceLite(place: PERESOURCE) -> NTSTATUS {
     routine!("ExInitializeResourceLite", |state| {
-        state.track(place.expose_provenance(), context::caller(), Object::Resource(Arc::default()));
+        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::Resource, Resource::default()));
         STATUS_SUCCESS
     })
 }

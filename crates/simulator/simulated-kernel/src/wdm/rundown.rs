@@ -4,21 +4,24 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+        Arc, Mutex,
+        atomic::{
+            AtomicU64,
+            Ordering::{AcqRel, Acquire, Release},
+        },
     },
 };
 
 use wdk_bindings::{BOOLEAN, EX_RUNDOWN_REF, POOL_TYPE, SIZE_T, ULONG};
 
-use super::routine;
 use crate::{
     context::{self, DriverId},
-    kernel::{State, lock},
     report::bug_check,
+    routine::routine,
     rule::Rule,
     sites::Site,
-    tracked::{Kind, Object, Rundown},
+    state::{Part, State},
+    tracked::{CACHE_AWARE_BYTES, Kind, Object, Structure},
     waiting,
 };
 
@@ -26,21 +29,36 @@ use crate::{
 const SHUT: u64 = 1;
 /// One who is inside.
 const ONE: u64 = 2;
-/// Bytes of one with a count for each processor. On Windows they depend on the machine.
-pub const CACHE_AWARE_BYTES: usize = 128;
-
 /// A structure of those bytes, in memory of the system's or of a driver's.
 #[repr(C, align(16))]
 pub struct CacheAware([u8; CACHE_AWARE_BYTES]);
+
+/// Run-down protection, of both kinds: twice the number of those inside, plus one when it is shut.
+#[derive(Default)]
+struct Rundown {
+    state: AtomicU64,
+}
+
+impl Structure for Rundown {
+    fn rule_if_freed(&self) -> Option<Rule> {
+        self.is_held().then_some(Rule::RundownInUse)
+    }
+
+    fn rule_if_initialised(&self) -> Option<Rule> {
+        self.is_held().then_some(Rule::Uninitialised)
+    }
+}
 
 /// Those that the system has allocated, by address: whose they are, and where they were allocated. Their memory is never freed, so that
 /// a late use is told from one of something else.
 #[derive(Default)]
 pub struct Rundowns(BTreeMap<usize, (DriverId, Site)>);
 
+impl Part for Mutex<Rundowns> {}
+
 impl Rundown {
     /// Somebody is inside.
-    pub fn is_held(&self) -> bool {
+    fn is_held(&self) -> bool {
         self.state.load(Acquire) >= ONE
     }
 
@@ -87,22 +105,18 @@ impl Rundown {
 }
 
 fn plain(state: &State, place: *mut EX_RUNDOWN_REF) -> Arc<Rundown> {
-    state.rundown(place.expose_provenance())
+    state.structure(place.expose_provenance(), Kind::Rundown)
 }
 
 fn by_processor(state: &State, place: *mut CacheAware) -> Arc<Rundown> {
-    state.cache_aware_rundown(place.expose_provenance())
-}
-
-fn free_one() -> Arc<Rundown> {
-    Arc::new(Rundown { state: AtomicU64::new(0) })
+    state.structure(place.expose_provenance(), Kind::CacheAwareRundown)
 }
 
 impl State {
     /// A driver was unloaded: what it has allocated has to be freed.
     pub fn check_rundowns(&self, driver: DriverId, name: &str) {
         let left =
-            lock(&self.wdm.rundowns).0.values().find_map(|(owner, site)| (*owner == driver).then(|| site.clone()));
+            self.locked::<Rundowns>().0.values().find_map(|(owner, site)| (*owner == driver).then(|| site.clone()));
         if let Some(site) = left {
             let words =
                 format_args!("run-down protection of driver {name} is left at its unload; it was allocated{site}");
@@ -114,7 +128,7 @@ impl State {
 #[unsafe(no_mangle)]
 extern "C" fn ExInitializeRundownProtection(place: *mut EX_RUNDOWN_REF) {
     routine!("ExInitializeRundownProtection", |state| {
-        state.track(place.expose_provenance(), context::caller(), Object::Rundown(free_one()));
+        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::Rundown, Rundown::default()));
     });
 }
 
@@ -129,8 +143,8 @@ extern "C" fn ExAllocateCacheAwareRundownProtection(_kind: POOL_TYPE, tag: ULONG
         }
         let (owner, site) = (state.calling_driver(), Site::here());
         let memory = Box::into_raw(Box::new(CacheAware([0; CACHE_AWARE_BYTES])));
-        state.track(memory.expose_provenance(), owner, Object::CacheAwareRundown(free_one()));
-        lock(&state.wdm.rundowns).0.insert(memory.addr(), (owner, site));
+        state.track(memory.expose_provenance(), owner, Object::new(Kind::CacheAwareRundown, Rundown::default()));
+        state.locked::<Rundowns>().0.insert(memory.addr(), (owner, site));
         memory
     })
 }
@@ -138,7 +152,7 @@ extern "C" fn ExAllocateCacheAwareRundownProtection(_kind: POOL_TYPE, tag: ULONG
 #[unsafe(no_mangle)]
 extern "C" fn ExFreeCacheAwareRundownProtection(place: *mut CacheAware) {
     routine!("ExFreeCacheAwareRundownProtection", APC_LEVEL, |state| {
-        let known = lock(&state.wdm.rundowns).0.remove(&place.addr());
+        let known = state.locked::<Rundowns>().0.remove(&place.addr());
         if known.is_none() {
             bug_check(Rule::BadFree, format_args!("{place:p} is no run-down protection that the system has allocated"));
         }
@@ -161,7 +175,11 @@ extern "C" fn ExInitializeRundownProtectionCacheAware(place: *mut CacheAware, si
             let words = format_args!("run-down protection for each processor in {size} bytes");
             bug_check(Rule::BadArgument, words);
         }
-        state.track(place.expose_provenance(), context::caller(), Object::CacheAwareRundown(free_one()));
+        state.track(
+            place.expose_provenance(),
+            context::caller(),
+            Object::new(Kind::CacheAwareRundown, Rundown::default()),
+        );
     });
 }
 

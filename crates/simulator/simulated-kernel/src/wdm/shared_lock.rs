@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     ops::Range,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{
             AtomicI32,
             Ordering::{Acquire, Release},
@@ -16,23 +16,49 @@ use std::{
 use host::machine::{Irql, LockName, RawSpinLock};
 use wdk_bindings::{KIRQL, PEX_SPIN_LOCK};
 
-use super::{
-    lock::{at_dispatch, check_word, hold, let_go},
-    routine,
-};
+use super::lock::{at_dispatch, check_word, hold, let_go};
 use crate::{
-    kernel::{State, lock},
     report::bug_check,
+    routine::routine,
     rule::Rule,
     sites::Site,
+    state::{Part, State, Watch, lock},
 };
 
 /// A lock has four bytes in the driver's memory, too few for one of the machine: those are here, by the address. While a lock is held
 /// its number is in the driver's word, which is zero otherwise.
 #[derive(Default)]
-pub struct Locks {
+pub struct SharedLocks {
     by_address: BTreeMap<usize, Known>,
     last: i32,
+}
+
+impl Part for Mutex<SharedLocks> {
+    fn watch(&self) -> Option<&dyn Watch> {
+        Some(self)
+    }
+}
+
+impl Watch for Mutex<SharedLocks> {
+    /// Locks in it are gone.
+    fn memory_is_gone(&self, _state: &State, range: &Range<usize>) {
+        let mut locks = lock(self);
+        let is_held =
+            |address: usize, known: &Known| read(std::ptr::with_exposed_provenance_mut(address)) == HELD | known.number;
+        let held = locks.by_address.range(range.clone()).find(|&(&address, known)| is_held(address, known));
+        if let Some((address, site)) = held.map(|(&address, known)| (address, known.site.clone())) {
+            drop(locks);
+            let offset = address - range.start;
+            bug_check(
+                Rule::LockHeld,
+                format_args!("a lock in a block that is freed, at offset {offset}, is held; acquired{site}"),
+            );
+        }
+        if !locks.by_address.is_empty() {
+            locks.by_address.retain(|address, _| !range.contains(address));
+            host::machine::forget_lock_order(CLASS, &(range.start as u64..range.end as u64));
+        }
+    }
 }
 
 /// A lock that was acquired.
@@ -66,7 +92,7 @@ fn write(word: PEX_SPIN_LOCK, value: i32) {
 fn find(state: &State, word: PEX_SPIN_LOCK) -> (Arc<RawSpinLock>, LockName) {
     let address = word.expose_provenance();
     check_word(address);
-    let mut locks = lock(&state.wdm.shared_locks);
+    let mut locks = state.locked::<SharedLocks>();
     let value = read(word);
     let own = locks.by_address.get(&address).map(|known| HELD | known.number);
     if value != 0 && own != Some(value) {
@@ -98,7 +124,7 @@ fn find(state: &State, word: PEX_SPIN_LOCK) -> (Arc<RawSpinLock>, LockName) {
 
 /// The lock was acquired by the current thread.
 fn mark(state: &State, word: PEX_SPIN_LOCK, shared: bool) {
-    let mut locks = lock(&state.wdm.shared_locks);
+    let mut locks = state.locked::<SharedLocks>();
     if let Some(known) = locks.by_address.get_mut(&word.addr()) {
         (known.site, known.shared) = (Site::here(), shared);
         write(word, HELD | known.number);
@@ -110,7 +136,7 @@ fn unmark(state: &State, word: PEX_SPIN_LOCK, held: &RawSpinLock, shared: bool) 
     if !held.is_held_here() {
         return;
     }
-    let locks = lock(&state.wdm.shared_locks);
+    let locks = state.locked::<SharedLocks>();
     let known = locks.by_address.get(&word.addr()).map(|known| (known.shared, known.site.clone()));
     drop(locks);
     if let Some((was_shared, site)) = known.filter(|&(was_shared, _)| was_shared != shared) {
@@ -125,26 +151,6 @@ fn unmark(state: &State, word: PEX_SPIN_LOCK, held: &RawSpinLock, shared: bool) 
         );
     }
     write(word, 0);
-}
-
-/// The memory of so many bytes is free: locks in it are gone.
-pub fn forget(state: &State, range: &Range<usize>) {
-    let mut locks = lock(&state.wdm.shared_locks);
-    let is_held =
-        |address: usize, known: &Known| read(std::ptr::with_exposed_provenance_mut(address)) == HELD | known.number;
-    let held = locks.by_address.range(range.clone()).find(|&(&address, known)| is_held(address, known));
-    if let Some((address, site)) = held.map(|(&address, known)| (address, known.site.clone())) {
-        drop(locks);
-        let offset = address - range.start;
-        bug_check(
-            Rule::LockHeld,
-            format_args!("a lock in a block that is freed, at offset {offset}, is held; acquired{site}"),
-        );
-    }
-    if !locks.by_address.is_empty() {
-        locks.by_address.retain(|address, _| !range.contains(address));
-        host::machine::forget_lock_order(CLASS, &(range.start as u64..range.end as u64));
-    }
 }
 
 fn acquire(state: &State, word: PEX_SPIN_LOCK, shared: bool) -> KIRQL {

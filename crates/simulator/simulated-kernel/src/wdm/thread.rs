@@ -4,30 +4,33 @@ use std::{
     collections::BTreeMap,
     ptr,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+        Arc, Mutex,
+        atomic::{
+            AtomicBool, AtomicI64,
+            Ordering::{AcqRel, Acquire, Release},
+        },
     },
     thread::JoinHandle,
 };
 
 use wdk_bindings::{
-    ACCESS_MASK, BOOLEAN, CLIENT_ID, HANDLE, KPRIORITY, KPROCESSOR_MODE, LARGE_INTEGER, LONG_PTR, NTSTATUS,
-    OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, PKSTART_ROUTINE, PKTHREAD, POBJECT_HANDLE_INFORMATION, POBJECT_TYPE, PVOID,
-    PWORK_QUEUE_ITEM, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG,
-    WORK_QUEUE_TYPE,
+    ACCESS_MASK, BOOLEAN, CLIENT_ID, HANDLE, KPRIORITY, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE,
+    OBJECT_ATTRIBUTES, PKSTART_ROUTINE, PKTHREAD, POBJECT_HANDLE_INFORMATION, POBJECT_TYPE, PVOID, PWORK_QUEUE_ITEM,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG, WORK_QUEUE_TYPE,
 };
 
-use super::{dpc::Word, event, io, routine};
+use super::{handles, timeout};
 use crate::{
-    argument::Argument,
-    context::{self, DriverId, SYSTEM_PROCESS},
-    kernel::{self, State, lock},
+    argument::{Argument, Word, check_size},
+    context::{self, DriverId},
+    kernel::Kernel,
     pool,
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    tracked::{Kind, Object},
+    state::{self, Part, State},
+    tracked::{Kind, Object, Structure},
     waiting,
-    wdf::object::check_size,
 };
 
 /// A system thread.
@@ -45,8 +48,6 @@ pub struct Thread {
 #[derive(Default)]
 pub struct Threads {
     handles: BTreeMap<usize, Arc<Thread>>,
-    /// The processes of handles that are not the kernel's, of threads and of keys.
-    processes: BTreeMap<usize, u32>,
     /// By the address that a driver knows a referenced one by.
     objects: BTreeMap<usize, Arc<Thread>>,
     all: Vec<(Arc<Thread>, JoinHandle<()>)>,
@@ -54,64 +55,54 @@ pub struct Threads {
     priorities: BTreeMap<usize, KPRIORITY>,
 }
 
-/// Handles of threads and keys: each is used once. They look like the kernel's.
-static NEXT_HANDLE: AtomicU64 = AtomicU64::new(1);
-const KERNEL_HANDLES: u64 = 0xFFFF_FFFF_8000_0000;
-
-/// A handle that nothing else has had: the kernel's, if the driver says so, or one of the process in whose context it runs. A thread of
-/// the system, such as that of `DriverEntry`, is in the system's own process; in another one the program could use the handle.
-pub fn new_handle(state: &State, attributes: ULONG, what: &str) -> usize {
-    let is_kernels = attributes & OBJ_KERNEL_HANDLE != 0;
-    let process = context::process();
-    if !is_kernels && process != SYSTEM_PROCESS {
-        bug_check(
-            Rule::BadArgument,
-            format_args!("{what} whose handle is not a kernel handle, in the context of process {process}"),
-        );
-    }
-    let number = 4 * NEXT_HANDLE.fetch_add(1, AcqRel);
-    let handle = usize::try_from(if is_kernels { KERNEL_HANDLES + number } else { number }).unwrap_or(0);
-    if !is_kernels {
-        lock(&state.wdm.threads).processes.insert(handle, process);
-    }
-    handle
-}
-
-/// Ends the test if a handle is used in the context of another process than that whose it is.
-pub fn check_handle(state: &State, handle: usize) {
-    let (process, here) = (lock(&state.wdm.threads).processes.get(&handle).copied(), context::process());
-    if let Some(process) = process.filter(|&process| process != here) {
-        let words = "and is no kernel handle: there it is nothing, or another one";
-        bug_check(
-            Rule::BadHandle,
-            format_args!(
-                "the handle {handle:#x} is one of process {process}, is used in the context of process {here}, {words}"
-            ),
-        );
-    }
-}
+impl Part for Mutex<Threads> {}
 
 impl Thread {
     /// Returns true if its routine has returned.
-    pub fn has_ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.ended.load(Acquire)
     }
 }
 
+impl Structure for Thread {
+    fn is_signalled(&self) -> bool {
+        self.has_ended()
+    }
+
+    fn try_wait(&self) -> bool {
+        self.has_ended()
+    }
+}
+
 fn by_handle(state: &State, handle: HANDLE) -> Option<Arc<Thread>> {
-    check_handle(state, handle.addr());
-    lock(&state.wdm.threads).handles.get(&handle.addr()).cloned()
+    handles::check_handle(state, handle.addr());
+    state.locked::<Threads>().handles.get(&handle.addr()).cloned()
 }
 
 impl State {
     /// The thread whose object that is, to which a driver has a reference.
     pub fn thread_at(&self, object: usize) -> Option<Arc<Thread>> {
-        lock(&self.wdm.threads).objects.get(&object).cloned()
+        self.locked::<Threads>().objects.get(&object).cloned()
+    }
+
+    /// Closes a handle, if it is one of a thread.
+    pub fn close_thread(&self, handle: usize) -> bool {
+        self.locked::<Threads>().handles.remove(&handle).is_some()
+    }
+
+    /// Counts references to a thread. How many there are then; `None` if the object is none.
+    pub fn count_thread(&self, object: usize, by: i64) -> Option<i64> {
+        let thread = self.thread_at(object)?;
+        let after = thread.references.fetch_add(by, AcqRel) + by;
+        if after < 0 {
+            bug_check(Rule::ReferenceUnderflow, format_args!("an object is dereferenced once too often"));
+        }
+        Some(after)
     }
 
     /// Returns true if a work item of one of these drivers runs, or is about to.
     pub fn has_work_items(&self, of: impl Fn(DriverId) -> bool) -> bool {
-        let threads = lock(&self.wdm.threads);
+        let threads = self.locked::<Threads>();
         threads.all.iter().any(|(thread, _)| thread.of_system && !thread.has_ended() && of(thread.owner))
     }
 
@@ -128,7 +119,7 @@ impl State {
     /// last call.
     pub fn check_threads(self: &Arc<Self>, owner: DriverId, name: &str) {
         let mine: Vec<Arc<Thread>> = {
-            let threads = lock(&self.wdm.threads);
+            let threads = self.locked::<Threads>();
             if threads.handles.values().any(|thread| thread.owner == owner) {
                 drop(threads);
                 bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a handle of a thread open"));
@@ -144,7 +135,7 @@ impl State {
             }
         }
         let ended = {
-            let mut threads = lock(&self.wdm.threads);
+            let mut threads = self.locked::<Threads>();
             let all = std::mem::take(&mut threads.all);
             let (ended, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(thread, _)| thread.owner == owner);
             threads.all = others;
@@ -153,6 +144,16 @@ impl State {
         for (_, join) in ended {
             drop(join.join());
         }
+    }
+}
+
+impl Kernel {
+    /// Waits until all work items of all drivers have returned, but not longer than so many microseconds. Whether they have.
+    #[must_use]
+    pub fn wait_for_work_items(&self, longest: u64) -> bool {
+        let end = self.now().saturating_add(longest);
+        let have_returned = || !self.state.has_work_items(|_| true);
+        have_returned() || waiting::until(&self.state, Some(end), "the test, for work items,", have_returned)
     }
 }
 
@@ -184,15 +185,27 @@ fn spawn(state: &Arc<State>, owner: DriverId, of_system: bool, work: impl FnOnce
     let Ok(join) = std::thread::Builder::new().name(format!("system thread {number}")).spawn(body) else {
         bug_check(Rule::NotSimulated, format_args!("the host gives no thread"));
     };
-    lock(&state.wdm.threads).all.push((thread.clone(), join));
+    state.locked::<Threads>().all.push((thread.clone(), join));
     thread
 }
+
+/// `CriticalWorkQueue` and `DelayedWorkQueue` are the drivers', others are the system's or none.
+pub fn check_queue(queue: WORK_QUEUE_TYPE) {
+    if queue == HYPER_CRITICAL || (MAXIMUM..CUSTOM).contains(&queue) {
+        bug_check(Rule::BadArgument, format_args!("a work item for the queue {queue}, which is not for drivers"));
+    }
+}
+
+/// `HyperCriticalWorkQueue`, `MaximumWorkQueue`, `CustomPriorityWorkQueue`.
+const HYPER_CRITICAL: WORK_QUEUE_TYPE = 2;
+const MAXIMUM: WORK_QUEUE_TYPE = 7;
+const CUSTOM: WORK_QUEUE_TYPE = 32;
 
 /// No device keeps the driver there for such a work item: who is unloaded while one runs is found out as with a thread of its own.
 #[unsafe(no_mangle)]
 extern "C" fn ExQueueWorkItem(item: PWORK_QUEUE_ITEM, queue: WORK_QUEUE_TYPE) {
     routine!("ExQueueWorkItem", |state| {
-        io::check_queue(queue);
+        check_queue(queue);
         check_live(item);
         // SAFETY: the driver's structure, which is the system's until its routine is called.
         let queued = unsafe { item.read() };
@@ -206,11 +219,11 @@ extern "C" fn ExQueueWorkItem(item: PWORK_QUEUE_ITEM, queue: WORK_QUEUE_TYPE) {
             state.check_moved(item.addr(), Kind::WorkItem);
             bug_check(Rule::Uninitialised, format_args!("the work item at {item:p} was not initialised"));
         }
-        state.track(item.expose_provenance(), context::caller(), Object::Plain(Kind::WorkItem));
+        state.track(item.expose_provenance(), context::caller(), Object::plain(Kind::WorkItem));
         let (owner, item, argument) = (context::caller(), Word::of(item), Argument::of(queued.Parameter));
         spawn(state, owner, false, move || {
             let item: PWORK_QUEUE_ITEM = item.pointer();
-            let state = kernel::current();
+            let state = state::current();
             drop(state.find(item.addr(), Kind::WorkItem));
             state.untrack_and_remember(item.addr(), Kind::WorkItem, ", and has run since");
             // SAFETY: as above. From here on it is the driver's, which may queue it again or free it.
@@ -226,9 +239,7 @@ extern "C" fn ExQueueWorkItem(item: PWORK_QUEUE_ITEM, queue: WORK_QUEUE_TYPE) {
 }
 
 fn check_live(item: PWORK_QUEUE_ITEM) {
-    if pool::is_live(item.addr()) == Some(false) {
-        bug_check(Rule::UseAfterFree, format_args!("the work item at {item:p} is in memory that is free"));
-    }
+    pool::check_live(item.addr(), format_args!("the work item at {item:p} is in"));
 }
 
 /// What `InitializeObjectAttributes`, a macro, makes for a kernel handle.
@@ -263,9 +274,9 @@ extern "C" fn PsCreateSystemThread(
             return STATUS_INSUFFICIENT_RESOURCES;
         }
         let Some(start) = start else { bug_check(Rule::BadArgument, format_args!("a thread without a routine")) };
-        let place = new_handle(state, flags, "a thread");
+        let place = handles::new_handle(state, flags, "a thread");
         // It is the kernel's all the same, since Windows Vista.
-        lock(&state.wdm.threads).processes.remove(&place);
+        handles::forget_process(state, place);
         let (owner, context) = (context::caller(), Argument::of(context));
         let thread = spawn(state, owner, false, move || {
             let context = context.pointer("a system thread");
@@ -276,7 +287,7 @@ extern "C" fn PsCreateSystemThread(
                 unsafe { start(context) };
             });
         });
-        lock(&state.wdm.threads).handles.insert(place, thread);
+        state.locked::<Threads>().handles.insert(place, thread);
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { handle.write(ptr::without_provenance_mut(place)) };
         state.preempt();
@@ -296,23 +307,9 @@ extern "C" fn PsTerminateSystemThread(status: NTSTATUS) -> NTSTATUS {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ZwClose(handle: HANDLE) -> NTSTATUS {
-    routine!("ZwClose", |state| {
-        check_handle(state, handle.addr());
-        let closed = lock(&state.wdm.threads).handles.remove(&handle.addr()).is_some()
-            || lock(&state.wdm.keys).remove(&handle.addr()).is_some();
-        lock(&state.wdm.threads).processes.remove(&handle.addr());
-        if !closed {
-            bug_check(Rule::BadHandle, format_args!("{handle:p} is closed and is not open"));
-        }
-        STATUS_SUCCESS
-    })
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn ZwWaitForSingleObject(handle: HANDLE, _alertable: BOOLEAN, timeout: *mut LARGE_INTEGER) -> NTSTATUS {
     routine!("ZwWaitForSingleObject", |state| {
-        let end = event::end(state, timeout);
+        let end = timeout::end(state, timeout);
         let Some(thread) = by_handle(state, handle) else { return STATUS_INVALID_HANDLE };
         let ended = waiting::until(state, end, "ZwWaitForSingleObject", || thread.ended.load(Acquire));
         if ended { STATUS_SUCCESS } else { STATUS_TIMEOUT }
@@ -329,14 +326,14 @@ extern "C" fn KeSetPriorityThread(thread: PKTHREAD, priority: KPRIORITY) -> KPRI
         if !(1..=31).contains(&priority) {
             bug_check(Rule::BadArgument, format_args!("there is no priority {priority}"));
         }
-        lock(&state.wdm.threads).priorities.insert(thread.addr(), priority).unwrap_or(PRIORITY)
+        state.locked::<Threads>().priorities.insert(thread.addr(), priority).unwrap_or(PRIORITY)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn KeQueryPriorityThread(thread: PKTHREAD) -> KPRIORITY {
     routine!("KeQueryPriorityThread", |state| {
-        lock(&state.wdm.threads).priorities.get(&thread.addr()).copied().unwrap_or(PRIORITY)
+        state.locked::<Threads>().priorities.get(&thread.addr()).copied().unwrap_or(PRIORITY)
     })
 }
 
@@ -367,39 +364,9 @@ extern "C" fn ObReferenceObjectByHandle(
         let Some(thread) = by_handle(state, handle) else { return STATUS_INVALID_HANDLE };
         thread.references.fetch_add(1, AcqRel);
         let address = Arc::as_ptr(&thread).addr();
-        lock(&state.wdm.threads).objects.insert(address, thread);
+        state.locked::<Threads>().objects.insert(address, thread);
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { object.write(ptr::without_provenance_mut(address)) };
         STATUS_SUCCESS
     })
-}
-
-fn count(state: &State, object: PVOID, by: i64) -> LONG_PTR {
-    if let Some(left) = state.count_file(object.addr(), by) {
-        return left as LONG_PTR;
-    }
-    if let Some(left) = state.count_object(object.addr(), by) {
-        return left as LONG_PTR;
-    }
-    if let Some(left) = state.count_callback(object.addr(), by) {
-        return left as LONG_PTR;
-    }
-    let Some(thread) = lock(&state.wdm.threads).objects.get(&object.addr()).cloned() else {
-        bug_check(Rule::BadHandle, format_args!("{object:p} is no object"));
-    };
-    let after = thread.references.fetch_add(by, AcqRel) + by;
-    if after < 0 {
-        bug_check(Rule::ReferenceUnderflow, format_args!("an object is dereferenced once too often"));
-    }
-    after as LONG_PTR
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ObfReferenceObject(object: PVOID) -> LONG_PTR {
-    routine!("ObfReferenceObject", |state| count(state, object, 1))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ObfDereferenceObject(object: PVOID) -> LONG_PTR {
-    routine!("ObfDereferenceObject", |state| count(state, object, -1))
 }

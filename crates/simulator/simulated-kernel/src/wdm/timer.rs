@@ -8,17 +8,39 @@ use std::sync::{
 use host::machine::{Arguments, Event, EventKind, Timer};
 use wdk_bindings::{_TIMER_TYPE, BOOLEAN, KDPC, KTIMER, LARGE_INTEGER, LONG, TIMER_TYPE, ULONG};
 
-use super::{clock, dpc, routine};
+use super::{clock, dpc};
 use crate::{
     context,
-    kernel::{State, current},
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    tracked::{KernelTimer, Object},
+    state::{State, current},
+    tracked::{Kind, Object, Structure},
 };
 
+/// A timer, and the DPC that it was set with last.
+pub struct KernelTimer {
+    pub timer: Timer,
+    signalled: Arc<Event>,
+    dpc: Arc<AtomicUsize>,
+}
+
+impl Structure for KernelTimer {
+    fn rule_if_freed(&self) -> Option<Rule> {
+        self.timer.is_set().then_some(Rule::TimerFreedWhileSet)
+    }
+
+    fn is_signalled(&self) -> bool {
+        self.signalled.is_set()
+    }
+
+    fn try_wait(&self) -> bool {
+        self.signalled.try_wait()
+    }
+}
+
 pub fn tracked(state: &State, timer: *mut KTIMER) -> Arc<KernelTimer> {
-    state.timer(timer.expose_provenance())
+    state.structure(timer.expose_provenance(), Kind::Timer)
 }
 
 pub fn initialise(state: &Arc<State>, timer: *mut KTIMER, kind: TIMER_TYPE) {
@@ -48,7 +70,7 @@ pub fn initialise(state: &Arc<State>, timer: *mut KTIMER, kind: TIMER_TYPE) {
     // SAFETY: the driver's memory for a timer, of which nobody else knows yet.
     unsafe { timer.write(KTIMER::default()) };
     let object = KernelTimer { timer: object, signalled, dpc };
-    state.track(timer.expose_provenance(), context::caller(), Object::Timer(Arc::new(object)));
+    state.track(timer.expose_provenance(), context::caller(), Object::new(Kind::Timer, object));
 }
 
 /// Microseconds from now until the due time, which is relative if negative.

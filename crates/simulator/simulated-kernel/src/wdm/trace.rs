@@ -1,6 +1,11 @@
 //! Tracing: events of providers, and text for a debugger.
 
-use std::{ffi::CStr, ffi::c_char, ptr};
+use std::{
+    collections::BTreeMap,
+    ffi::{CStr, c_char},
+    ptr,
+    sync::Mutex,
+};
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
@@ -8,12 +13,16 @@ use wdk_bindings::{
     STATUS_SUCCESS, UCHAR, ULONG,
 };
 
-use super::routine;
+use super::trace_fields;
 use crate::{
-    context,
-    kernel::{self, State, lock},
+    context::{self, DriverId},
+    findings::Findings,
+    kernel::Kernel,
+    ndk_steps::NdkSteps,
     report::bug_check,
+    routine::{self, routine},
     rule::Rule,
+    state::{Part, State},
 };
 
 /// `EVENT_DATA_DESCRIPTOR`: a part of an event.
@@ -26,6 +35,8 @@ struct EventData {
 }
 
 impl EventData {
+    /// `EVENT_DATA_DESCRIPTOR_TYPE_NONE`: a value.
+    const VALUE: ULONG = 0;
     /// `EVENT_DATA_DESCRIPTOR_TYPE_EVENT_METADATA`: an event of `TraceLogging` describes itself.
     const METADATA: ULONG = 1;
 
@@ -35,20 +46,47 @@ impl EventData {
         let byte = |offset| unsafe { ptr::with_exposed_provenance::<u8>(first + offset).read_volatile() };
         (0..self.size as usize).map(byte).collect()
     }
+}
 
-    /// The name that an event says of itself: behind the size and the tags, of which the last byte has its highest bit clear.
-    fn name(&self) -> Option<String> {
-        let bytes = self.bytes();
-        let tags = bytes.get(2..)?;
-        let name = &tags[tags.iter().position(|tag| tag & 0x80 == 0)? + 1..];
-        let name = CStr::from_bytes_until_nul(name).ok()?;
-        Some(name.to_string_lossy().into_owned())
+/// Registered providers of events.
+#[derive(Default)]
+pub struct Providers(BTreeMap<u64, DriverId>);
+
+impl Part for Mutex<Providers> {}
+
+/// How often each event was written, by the name that it says of itself.
+#[derive(Default)]
+pub struct Events(BTreeMap<String, u32>);
+
+impl Part for Mutex<Events> {}
+
+/// The caller has a new provider of events. Its number.
+pub fn register(state: &State) -> u64 {
+    let number = state.next();
+    state.locked::<Providers>().0.insert(number, context::caller());
+    number
+}
+
+impl State {
+    /// A driver is unloaded: it must have deregistered its providers.
+    pub fn check_providers(&self, owner: DriverId, name: &str) {
+        if self.locked::<Providers>().0.values().any(|&one| one == owner) {
+            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a provider of events registered"));
+        }
+    }
+}
+
+impl Kernel {
+    /// How often each event of `TraceLogging` was written, by its name.
+    #[must_use]
+    pub fn events(&self) -> BTreeMap<String, u32> {
+        self.state.locked::<Events>().0.clone()
     }
 }
 
 /// A provider whose registration has failed has the handle zero, and may go on to use it.
 fn is_registered(state: &State, handle: REGHANDLE) -> bool {
-    if handle != 0 && !lock(&state.wdm.etw).contains_key(&handle) {
+    if handle != 0 && !state.locked::<Providers>().0.contains_key(&handle) {
         bug_check(Rule::BadHandle, format_args!("{handle} is no registered provider of events"));
     }
     handle != 0
@@ -65,8 +103,7 @@ extern "C" fn EtwRegister(
     /// `EVENT_CONTROL_CODE_ENABLE_PROVIDER`.
     const ENABLE: ULONG = 1;
     routine!("EtwRegister", |state| {
-        let number = state.next();
-        lock(&state.wdm.etw).insert(number, context::caller());
+        let number = register(state);
         if let Some(callback) = callback {
             context::call(context::caller(), "the enable callback of a provider of events", || {
                 // SAFETY: the driver's own callback with its context; the identifier lives until EtwRegister returns.
@@ -82,7 +119,7 @@ extern "C" fn EtwRegister(
 #[unsafe(no_mangle)]
 extern "C" fn EtwUnregister(handle: REGHANDLE) -> NTSTATUS {
     routine!("EtwUnregister", |state| {
-        if lock(&state.wdm.etw).remove(&handle).is_none() {
+        if state.locked::<Providers>().0.remove(&handle).is_none() {
             bug_check(Rule::BadHandle, format_args!("{handle} is no registered provider of events"));
         }
         STATUS_SUCCESS
@@ -135,17 +172,23 @@ fn write(state: &State, handle: REGHANDLE, descriptor: *const u8, count: ULONG, 
     if count > MOST {
         return STATUS_INVALID_PARAMETER;
     }
+    let (mut description, mut values) = (Vec::new(), Vec::new());
     for index in 0..count as usize {
         // SAFETY: the driver says that there are as many parts.
-        let part = unsafe { data.add(index) };
-        // SAFETY: as above.
-        let part = unsafe { part.read_unaligned() };
-        touch(usize::try_from(part.address).unwrap_or(0), part.size);
-        if part.kind & 0xFF == EventData::METADATA
-            && let Some(name) = part.name()
-        {
-            *lock(&state.wdm.events).entry(name).or_default() += 1;
+        let part = unsafe { data.add(index).read_unaligned() };
+        let bytes = part.bytes();
+        match part.kind & 0xFF {
+            EventData::METADATA => description.extend(bytes),
+            EventData::VALUE => values.extend(bytes),
+            _ => {}
         }
+    }
+    if let Some((name, fields)) = trace_fields::read(&description, &values) {
+        state.part::<NdkSteps>().hear(&name, &fields);
+        if name == "Finding" {
+            state.part::<Findings>().hear(&fields);
+        }
+        *state.locked::<Events>().0.entry(name).or_default() += 1;
     }
     STATUS_SUCCESS
 }
@@ -199,7 +242,7 @@ fn is_wide(format: &[u8]) -> bool {
 
 fn print(name: &'static str, format: *const c_char) -> ULONG {
     // The reference allows any level at which the format's arguments can be read.
-    kernel::routine(
+    routine::carry_out(
         name,
         || Irql::HIGH_LEVEL,
         |_| {
@@ -213,7 +256,7 @@ fn print(name: &'static str, format: *const c_char) -> ULONG {
                 let words = format_args!("{name} of wide characters, whose tables are pageable, at {level}: {text:?}");
                 bug_check(Rule::IrqlTooHigh, words);
             }
-            if kernel::trace() {
+            if routine::trace() {
                 eprintln!("{name}: {}", text.to_string_lossy().trim_end());
             }
             0

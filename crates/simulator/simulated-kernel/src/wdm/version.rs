@@ -4,7 +4,7 @@ use wdk_bindings::{
     BOOLEAN, NTSTATUS, PRTL_OSVERSIONINFOW, PULONG, PUNICODE_STRING, RTL_OSVERSIONINFOEXW, STATUS_SUCCESS, ULONG,
 };
 
-use super::routine;
+use crate::routine::routine;
 
 const MAJOR: ULONG = 10;
 const MINOR: ULONG = 0;
@@ -58,15 +58,5 @@ extern "C" fn RtlIsNtDdiVersionAvailable(version: ULONG) -> BOOLEAN {
     routine!("RtlIsNtDdiVersionAvailable", |_| {
         // The upper half is the Windows, the lower one a service pack, which this routine does not answer for.
         BOOLEAN::from(version.trailing_zeros() >= 16 && version >> 24 <= MAJOR)
-    })
-}
-
-/// Only images can ask: what is linked has its routines already.
-#[cfg(windows)]
-#[unsafe(no_mangle)]
-extern "C" fn MmGetSystemRoutineAddress(name: PUNICODE_STRING) -> wdk_bindings::PVOID {
-    routine!("MmGetSystemRoutineAddress", |_| {
-        let address = crate::image::export(crate::context::caller(), &crate::text::text(name));
-        std::ptr::with_exposed_provenance_mut(address.unwrap_or(0))
     })
 }

@@ -8,8 +8,7 @@ use wdk_bindings::{
     ULONG,
 };
 
-use super::routine;
-use crate::{context, kernel::lock, report::bug_check, rule::Rule};
+use crate::{report::bug_check, routine::routine, rule::Rule, wdm::trace};
 
 /// Registers the provider of a driver, whose routine would be called if somebody listened.
 #[unsafe(no_mangle)]
@@ -27,8 +26,7 @@ extern "C" fn EtwRegisterClassicProvider(
         if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
-        let number = state.next();
-        lock(&state.wdm.etw).insert(number, context::caller());
+        let number = trace::register(state);
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { handle.write(number) };
         STATUS_SUCCESS

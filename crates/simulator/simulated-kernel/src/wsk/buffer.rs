@@ -1,10 +1,17 @@
-//! The bytes that a `WSK_BUF` describes.
+//! Memory that clients pass: the bytes that a `WSK_BUF` describes.
 
 use ndis::WSK_BUF;
 use wdk_bindings::MDL;
 
-use super::pins::Pin;
-use crate::{kernel::State, pool, report::bug_check, rule::Rule, wdm};
+use crate::{pins::Pin, pool, report::bug_check, rule::Rule, state::State, wdm::mdl};
+
+/// Ends the test unless the pointer is to memory that is there.
+pub fn present(address: usize, what: &str) {
+    if address == 0 {
+        bug_check(Rule::BadArgument, format_args!("{what} is a null pointer"));
+    }
+    pool::check_live(address, format_args!("{what} at {address:#x} is in"));
+}
 
 /// The bytes of a `WSK_BUF`, piece by piece.
 pub struct Buffer {
@@ -20,7 +27,7 @@ unsafe impl Send for Buffer {}
 impl Buffer {
     /// What a client has passed to a function.
     pub fn of(state: &State, place: *const WSK_BUF, routine: &str) -> Self {
-        super::present(place.addr(), "the WSK_BUF");
+        present(place.addr(), "the WSK_BUF");
         // SAFETY: the client's structure, which lives until the call returns.
         let source = unsafe { place.read() };
         Self::walk(state, source, routine)
@@ -37,7 +44,7 @@ impl Buffer {
                     format_args!("a WSK_BUF of {routine} is longer than its MDLs by {left} bytes"),
                 );
             }
-            let Some(start) = wdm::memory_of_mdl(state, mdl) else {
+            let Some(start) = mdl::memory_of(state, mdl) else {
                 bug_check(
                     Rule::WskBuffer,
                     format_args!("the MDL at {mdl:p} of {routine} is neither locked nor non-paged"),
@@ -53,12 +60,7 @@ impl Buffer {
                 bug_check(Rule::WskBuffer, words);
             }
             let here = left.min(count - offset);
-            if pool::is_live(start + offset) == Some(false) {
-                bug_check(
-                    Rule::UseAfterFree,
-                    format_args!("the bytes of a WSK_BUF of {routine} are in memory that is free"),
-                );
-            }
+            pool::check_live(start + offset, format_args!("the bytes of a WSK_BUF of {routine} are in"));
             if here > 0 {
                 pieces.push((start + offset, here));
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use host::machine::{self, Irql};
+use host::machine::Irql;
 use ndis::{
     IRP, WSK_CLIENT_NPI, WSK_EVENT_RECEIVE_FROM, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_DISPATCH,
     WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_SET_STATIC_EVENT_CALLBACKS, WSK_VERSION_1_0,
@@ -10,13 +10,20 @@ use ndis::{
 use ndkpi::{NtStatus, WSK_CLIENT, WSK_PROVIDER_NDK_DISPATCH, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH};
 use wdk_bindings::{DRIVER_OBJECT, IRP_MJ_MAXIMUM_FUNCTION, PVOID};
 
-use super::{Client, absent, clockwork::Clockwork, control, ndk, socket};
+use super::{
+    absent,
+    buffer::present,
+    clients::{Client, Clients, captured, is_deregistered, with},
+    clockwork::{self, Clockwork},
+    control, ndk, socket,
+    sockets::Sockets,
+};
 use crate::{
     context::{self, NOBODY},
-    kernel::{State, lock, routine},
-    pool,
     report::bug_check,
+    routine::carry_out,
     rule::Rule,
+    state::State,
     tracked::{Kind, Object},
     waiting::{self, Wait},
 };
@@ -32,34 +39,9 @@ static FUNCTIONS: WSK_PROVIDER_DISPATCH = WSK_PROVIDER_DISPATCH {
     WskGetNameInfo: Some(absent::get_name_info),
 };
 
-/// Ends the test unless the pointer is to memory that is there.
-pub fn present(address: usize, what: &str) {
-    if address == 0 {
-        bug_check(Rule::BadArgument, format_args!("{what} is a null pointer"));
-    }
-    if pool::is_live(address) == Some(false) {
-        bug_check(Rule::UseAfterFree, format_args!("{what} at {address:#x} is in memory that is free"));
-    }
-}
-
-/// Does something with the client of a registration.
-fn with<R>(state: &State, registration: *mut WSK_REGISTRATION, work: impl FnOnce(usize, &mut Client) -> R) -> R {
-    present(registration.addr(), "the registration");
-    if state.is_tracked(registration.addr(), Kind::Registration) {
-        drop(state.find(registration.addr(), Kind::Registration));
-    } else {
-        state.check_moved(registration.addr(), Kind::Registration);
-    }
-    let mut wsk = lock(&state.wsk);
-    let Some((number, client)) = wsk.registered(registration.addr()) else {
-        bug_check(Rule::BadHandle, format_args!("{registration:p} is no registration with Winsock Kernel"));
-    };
-    work(number, client)
-}
-
 #[unsafe(no_mangle)]
 extern "system" fn WskRegister(npi: *const WSK_CLIENT_NPI, registration: *mut WSK_REGISTRATION) -> NtStatus {
-    routine(
+    carry_out(
         "WskRegister",
         || Irql::PASSIVE_LEVEL,
         |state| {
@@ -79,7 +61,7 @@ extern "system" fn WskRegister(npi: *const WSK_CLIENT_NPI, registration: *mut WS
             if state.strikes() {
                 return NtStatus::INSUFFICIENT_RESOURCES;
             }
-            if lock(&state.wsk).registered(registration.addr()).is_some() {
+            if state.locked::<Clients>().registered(registration.addr()).is_some() {
                 bug_check(Rule::BadArgument, format_args!("{registration:p} is registered already"));
             }
             let number = usize::try_from(state.next()).unwrap_or(0) * 64;
@@ -87,21 +69,20 @@ extern "system" fn WskRegister(npi: *const WSK_CLIENT_NPI, registration: *mut WS
             let client = Client {
                 owner: context::caller(),
                 registration: registration.addr(),
+                is_leaving: false,
                 captured: 0,
                 adapters: std::collections::BTreeMap::new(),
                 device: state.create_physical_device(of_system, [None; IRP_MJ_MAXIMUM_FUNCTION as usize + 1]),
                 has_static_event: false,
             };
             let clockwork = Clockwork::try_new(&state.machine).map(Arc::new);
-            let mut wsk = lock(&state.wsk);
-            if wsk.clockwork.is_none() {
-                wsk.clockwork = clockwork.ok();
-            }
-            wsk.clients.insert(number, client);
+            let mut clients = state.locked::<Clients>();
+            clockwork::begin(state, clockwork.ok());
+            clients.add(number, client);
             // SAFETY: the driver's memory, which is Winsock Kernel's until the client is deregistered.
             unsafe { (*registration).ReservedRegistrationState = number as u64 };
-            drop(wsk);
-            state.track(registration.expose_provenance(), NOBODY, Object::Plain(Kind::Registration));
+            drop(clients);
+            state.track(registration.expose_provenance(), NOBODY, Object::plain(Kind::Registration));
             NtStatus::SUCCESS
         },
     )
@@ -109,11 +90,16 @@ extern "system" fn WskRegister(npi: *const WSK_CLIENT_NPI, registration: *mut WS
 
 #[unsafe(no_mangle)]
 extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
-    routine(
+    carry_out(
         "WskDeregister",
         || Irql::PASSIVE_LEVEL,
         |state| {
-            let number = with(state, registration, |number, _| number);
+            let number = with(state, registration, |number, client| {
+                client.is_leaving = true;
+                number
+            });
+            // Captures that wait are over.
+            state.dispatcher.signal();
             // Another thread may release what it has captured, and close its sockets.
             let wait = Wait {
                 what: "WskDeregister, for what is captured and not released",
@@ -121,7 +107,7 @@ extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
                 rule: Some(Rule::WskNotReleased),
             };
             waiting::until(state, None, wait, || {
-                lock(&state.wsk).clients.get(&number).is_none_or(|client| client.captured == 0)
+                state.locked::<Clients>().registered.get(&number).is_none_or(|client| client.captured == 0)
             });
             let wait = Wait {
                 what: "WskDeregister, for sockets that are not closed",
@@ -129,12 +115,12 @@ extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
                 rule: Some(Rule::WskSocketsOpen),
             };
             waiting::until(state, None, wait, || {
-                lock(&state.wsk).sockets.values().all(|socket| socket.client != number)
+                state.locked::<Sockets>().0.values().all(|socket| socket.client != number)
             });
             let (gone, clockwork) = {
-                let mut wsk = lock(&state.wsk);
-                let gone = wsk.clients.remove(&number);
-                (gone, if wsk.clients.is_empty() { wsk.clockwork.take() } else { None })
+                let mut clients = state.locked::<Clients>();
+                let gone = clients.remove(number);
+                (gone, if clients.registered.is_empty() { clockwork::end(state) } else { None })
             };
             drop(clockwork);
             if let Some(gone) = gone {
@@ -152,19 +138,26 @@ extern "system" fn WskCaptureProviderNPI(
     npi: *mut WSK_PROVIDER_NPI,
 ) -> NtStatus {
     let limit = if timeout == WSK_NO_WAIT { Irql::DISPATCH_LEVEL } else { Irql::PASSIVE_LEVEL };
-    routine(
+    carry_out(
         "WskCaptureProviderNPI",
         || limit,
         |state| {
             present(npi.addr(), "the place for the provider");
+            if is_deregistered(state, registration) {
+                return NtStatus::DEVICE_NOT_READY;
+            }
             let _ = with(state, registration, |number, _| number);
             let end = match timeout {
                 WSK_NO_WAIT => Some(0),
                 WSK_INFINITE_WAIT => None,
                 milliseconds => Some(state.machine.now().saturating_add(u64::from(milliseconds) * 1_000)),
             };
-            let there = waiting::until(state, end, "WskCaptureProviderNPI", || !lock(&state.wsk).absent);
-            if !there || state.strikes() {
+            let mut is_leaving = false;
+            let there = waiting::until(state, end, "WskCaptureProviderNPI", || {
+                is_leaving = is_deregistered(state, registration);
+                is_leaving || !state.locked::<Clients>().absent
+            });
+            if !there || is_leaving || state.strikes() {
                 return NtStatus::DEVICE_NOT_READY;
             }
             let client = with(state, registration, |number, client| {
@@ -182,7 +175,7 @@ extern "system" fn WskCaptureProviderNPI(
 
 #[unsafe(no_mangle)]
 extern "system" fn WskReleaseProviderNPI(registration: *mut WSK_REGISTRATION) {
-    routine(
+    carry_out(
         "WskReleaseProviderNPI",
         || Irql::DISPATCH_LEVEL,
         |state| {
@@ -217,7 +210,7 @@ unsafe extern "system" fn control_client(
     returned: *mut usize,
     irp: *mut IRP,
 ) -> NtStatus {
-    routine(
+    carry_out(
         "WskControlClient",
         || Irql::DISPATCH_LEVEL,
         |state| {
@@ -250,25 +243,12 @@ fn set_static_events(state: &State, client: *mut WSK_CLIENT, mask: u32, irp: *mu
     if !irp.is_null() {
         bug_check(Rule::WskIrp, format_args!("WSK_SET_STATIC_EVENT_CALLBACKS with an IRP"));
     }
-    let mut wsk = lock(&state.wsk);
-    let has_sockets = wsk.sockets.values().any(|socket| socket.client == client.addr());
+    let has_sockets = state.locked::<Sockets>().0.values().any(|socket| socket.client == client.addr());
     if has_sockets {
-        drop(wsk);
         bug_check(Rule::WskSocketState, format_args!("WSK_SET_STATIC_EVENT_CALLBACKS of a client that has sockets"));
     }
-    if let Some(client) = wsk.clients.get_mut(&client.addr()) {
+    if let Some(client) = state.locked::<Clients>().registered.get_mut(&client.addr()) {
         client.has_static_event |= mask & WSK_EVENT_RECEIVE_FROM != 0;
     }
     NtStatus::SUCCESS
-}
-
-/// Ends the test unless the client has the provider captured.
-pub fn captured(state: &State, client: *mut WSK_CLIENT, routine: &str) {
-    let has = lock(&state.wsk).clients.get(&client.addr()).is_some_and(|client| client.captured > 0);
-    if !has {
-        bug_check(
-            Rule::BadHandle,
-            format_args!("{routine} at {}, without the provider of Winsock Kernel captured", machine::current_irql()),
-        );
-    }
 }

@@ -11,7 +11,7 @@ use host::machine::{Arguments, Dpc, MachineRef, Timer};
 
 use crate::{
     context,
-    kernel::{State, current, lock},
+    state::{Part, State, current, lock},
 };
 
 /// Jobs that one DPC does at most, before others get the processor.
@@ -25,6 +25,25 @@ pub struct Clockwork {
     jobs: Mutex<BinaryHeap<Entry>>,
     dpc: Dpc,
     timer: Timer,
+}
+
+/// The clockwork, while there are clients.
+#[derive(Default)]
+pub struct Going(Option<Arc<Clockwork>>);
+
+impl Part for Mutex<Going> {}
+
+/// There is a client: the clockwork goes from here on, unless it does.
+pub fn begin(state: &State, clockwork: Option<Arc<Clockwork>>) {
+    let mut going = state.locked::<Going>();
+    if going.0.is_none() {
+        going.0 = clockwork;
+    }
+}
+
+/// There is no client any more.
+pub fn end(state: &State) -> Option<Arc<Clockwork>> {
+    state.locked::<Going>().0.take()
 }
 
 struct Entry {
@@ -112,7 +131,7 @@ fn work(state: &Arc<State>) {
 
 impl State {
     fn clockwork(&self) -> Option<Arc<Clockwork>> {
-        lock(&self.wsk).clockwork.clone()
+        self.locked::<Going>().0.clone()
     }
 
     /// Does something so many microseconds from now, unless there is no client any more then.

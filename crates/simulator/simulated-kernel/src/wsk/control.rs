@@ -11,16 +11,13 @@ use ndkpi::NtStatus;
 use wdk_bindings::PVOID;
 
 use super::{
-    EVENT_PENDING, present,
+    buffer::present,
     receive::feed,
     request::{self, Call, Pended},
-    socket::{Event, size_of_address},
+    sockets::{self, Event, Sockets, size_of_address},
+    status::EVENT_PENDING,
 };
-use crate::{
-    kernel::{State, lock},
-    report::bug_check,
-    rule::Rule,
-};
+use crate::{report::bug_check, rule::Rule, state::State};
 
 /// Which events a client means: its structure, looked at.
 pub fn events_of(size: usize, input: PVOID, what: &str) -> u32 {
@@ -60,7 +57,7 @@ pub unsafe extern "system" fn control_socket(
             if output_size != 0 {
                 bug_check(Rule::BadArgument, format_args!("a fixed address has no output"));
             }
-            request::of_socket(NAME, socket, irp, |state, call| {
+            sockets::of_socket(NAME, socket, irp, |state, call| {
                 fix_address(state, call, socket, code, (input_size, input))
             })
         }
@@ -124,7 +121,7 @@ fn set_event(state: &Arc<State>, socket: *mut WSK_SOCKET, mask: u32, irp: *mut I
 /// Completes a request to disable an event when no callback runs any more.
 fn finish_disabling(state: &State, address: usize, pended: Pended) {
     state.after(1 + state.a_while(), move |state| {
-        let busy = lock(&state.wsk).sockets.get(&address).is_some_and(|socket| socket.callbacks > 0);
+        let busy = state.locked::<Sockets>().0.get(&address).is_some_and(|socket| socket.callbacks > 0);
         if busy {
             finish_disabling(state, address, pended);
         } else {

@@ -6,14 +6,13 @@ use ndis::{WSK_BUF, WSK_DATAGRAM_INDICATION, WSK_FLAG_AT_DISPATCH_LEVEL, WSK_SOC
 use ndkpi::{NtStatus, SOCKADDR_INET};
 use wdk_bindings::MDL;
 
-use super::{DATA_NOT_ACCEPTED, medium::Datagram, receive, request, socket::Event};
-use crate::{
-    context,
-    kernel::{State, lock},
-    report::bug_check,
-    rule::Rule,
-    wdm,
+use super::{
+    medium::Datagram,
+    receive, request,
+    sockets::{Event, Sockets},
+    status::DATA_NOT_ACCEPTED,
 };
+use crate::{context, report::bug_check, rule::Rule, state::State, wdm::mdl};
 
 /// A list that a callback has, or has kept.
 pub struct Kept {
@@ -53,7 +52,7 @@ fn part_of(state: &State, datagram: &Datagram, next: usize) -> Part {
         let start: *mut u8 = std::ptr::with_exposed_provenance_mut(place + before);
         // SAFETY: a new block with room for it.
         unsafe { start.copy_from_nonoverlapping(here.as_ptr(), count) };
-        let mdl = wdm::make_built_mdl(state, place, u32::try_from(before + count).unwrap_or(0));
+        let mdl = mdl::make_built(state, place, u32::try_from(before + count).unwrap_or(0));
         if let Some(&last) = mdls.last() {
             // SAFETY: an MDL of this list, which nobody else has yet.
             unsafe { (*last).Next = mdl };
@@ -103,7 +102,7 @@ impl Kept {
                 bug_check(Rule::WskIndication, format_args!("a list of datagrams comes back and was taken apart"));
             }
             for mdl in part.mdls {
-                wdm::free_mdl(state, std::ptr::with_exposed_provenance_mut(mdl));
+                mdl::free(state, std::ptr::with_exposed_provenance_mut(mdl));
             }
             part.blocks.into_iter().chain([part.indication]).for_each(request::free_block);
         }
@@ -114,14 +113,14 @@ impl Kept {
 pub fn indicate(state: &Arc<State>, address: usize, datagrams: Vec<Datagram>) -> bool {
     let (first, list) = Kept::of(state, &datagrams);
     {
-        let mut wsk = lock(&state.wsk);
+        let mut sockets = state.locked::<Sockets>();
         // A call of its callback keeps the socket there.
-        if let Some(socket) = wsk.sockets.get_mut(&address) {
+        if let Some(socket) = sockets.0.get_mut(&address) {
             socket.kept.insert(first, list);
         }
     }
     let answer = call(state, address, first);
-    let left = lock(&state.wsk).sockets.get_mut(&address).and_then(|socket| match answer {
+    let left = state.locked::<Sockets>().0.get_mut(&address).and_then(|socket| match answer {
         NtStatus::PENDING => {
             if let Some(list) = socket.kept.get_mut(&first) {
                 list.is_shown = false;
@@ -149,7 +148,7 @@ pub fn indicate(state: &Arc<State>, address: usize, datagrams: Vec<Datagram>) ->
         }
         (answer, _) => bug_check(Rule::WskIndication, format_args!("WskReceiveFromEvent has answered {answer:?}")),
     };
-    if let Some(socket) = lock(&state.wsk).sockets.get_mut(&address) {
+    if let Some(socket) = state.locked::<Sockets>().0.get_mut(&address) {
         socket.callbacks -= 1;
     }
     goes_on
@@ -157,7 +156,7 @@ pub fn indicate(state: &Arc<State>, address: usize, datagrams: Vec<Datagram>) ->
 
 /// Calls the callback of a socket, if it has one.
 fn call(state: &Arc<State>, address: usize, first: usize) -> NtStatus {
-    let found = lock(&state.wsk).sockets.get(&address).map(|socket| (socket.owner, socket.callback, socket.context));
+    let found = state.locked::<Sockets>().0.get(&address).map(|socket| (socket.owner, socket.callback, socket.context));
     let Some((owner, Some(callback), argument)) = found else { return NtStatus::SUCCESS };
     // Where the flag is missing the level may be the same.
     let flags = if state.machine.random().is_multiple_of(4) { 0 } else { WSK_FLAG_AT_DISPATCH_LEVEL };
@@ -171,8 +170,8 @@ fn call(state: &Arc<State>, address: usize, first: usize) -> NtStatus {
 /// Tells the callback of a socket, if it is enabled, that the socket has to be closed.
 pub fn tell_of_end(state: &Arc<State>, address: usize) {
     let is_wanted = {
-        let mut wsk = lock(&state.wsk);
-        let socket = wsk.sockets.get_mut(&address).filter(|socket| !socket.is_closing && socket.event != Event::Off);
+        let mut sockets = state.locked::<Sockets>();
+        let socket = sockets.0.get_mut(&address).filter(|socket| !socket.is_closing && socket.event != Event::Off);
         socket.is_some_and(|socket| {
             socket.callbacks += 1;
             true
@@ -180,7 +179,7 @@ pub fn tell_of_end(state: &Arc<State>, address: usize) {
     };
     if is_wanted {
         let _ = call(state, address, 0);
-        if let Some(socket) = lock(&state.wsk).sockets.get_mut(&address) {
+        if let Some(socket) = state.locked::<Sockets>().0.get_mut(&address) {
             socket.callbacks -= 1;
         }
     }

@@ -5,7 +5,7 @@ use std::{
     io::ErrorKind,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
@@ -15,14 +15,21 @@ use std::{
 use ndkpi::NtStatus;
 use network::{Impairment, Lane};
 
-use super::{ADDRESS_ALREADY_EXISTS, INVALID_ADDRESS_COMPONENT, LONGEST, receive};
+use super::{
+    receive,
+    sockets::Sockets,
+    status::{ADDRESS_ALREADY_EXISTS, INVALID_ADDRESS_COMPONENT},
+};
 use crate::{
     context,
-    kernel::{State, lock},
-    netio::Network,
+    netio::network::Network,
     report::bug_check,
     rule::Rule,
+    state::{Part, State},
 };
+
+/// The longest datagram, in bytes: of UDP over IPv4.
+pub const LONGEST: usize = 65_507;
 
 /// Bytes that wait for a socket at most: others are lost.
 const BACKLOG: usize = 64 << 10;
@@ -62,6 +69,8 @@ pub struct Carrier {
     lanes: BTreeMap<(SocketAddr, SocketAddr), Lane>,
     last_port: Option<u16>,
 }
+
+impl Part for Mutex<Carrier> {}
 
 impl Carrier {
     pub fn set(&mut self, medium: Medium) {
@@ -134,9 +143,8 @@ impl Network {
         let _inside = context::Inside::new("the network stack");
         let state = self.state();
         assert!(medium != Medium::Host || state.seed.is_none(), "the host's network knows nothing of the seed");
-        let mut wsk = lock(&state.wsk);
-        assert!(wsk.sockets.values().all(|socket| socket.local.is_none()), "a socket is bound");
-        wsk.carrier.set(medium);
+        assert!(state.locked::<Sockets>().0.values().all(|socket| socket.local.is_none()), "a socket is bound");
+        state.locked::<Carrier>().set(medium);
     }
 
     /// Every socket of Winsock Kernel is no longer functional, as when its transport goes: its client has to close it.
@@ -149,10 +157,10 @@ impl Network {
 impl State {
     /// Gives a socket its address: the one that is wanted, with a port of its own if that has none.
     pub fn bind_socket(self: &Arc<Self>, address: usize, wanted: SocketAddr) -> Result<(), NtStatus> {
-        let is_host = lock(&self.wsk).carrier.medium == Medium::Host;
+        let is_host = self.locked::<Carrier>().medium == Medium::Host;
         if is_host {
             let (port, host) = HostPort::open(self, address, wanted)?;
-            if let Some(socket) = lock(&self.wsk).sockets.get_mut(&address) {
+            if let Some(socket) = self.locked::<Sockets>().0.get_mut(&address) {
                 (socket.local, socket.host) = (Some(SocketAddr::new(wanted.ip(), port)), Some(host));
             }
             return Ok(());
@@ -160,8 +168,8 @@ impl State {
         if !wanted.ip().is_unspecified() && !wanted.ip().is_loopback() && !self.has_address(wanted.ip()) {
             return Err(INVALID_ADDRESS_COMPONENT);
         }
-        let mut wsk = lock(&self.wsk);
-        let bound: Vec<SocketAddr> = wsk.sockets.values().filter_map(|socket| socket.local).collect();
+        let (mut sockets, mut carrier) = (self.locked::<Sockets>(), self.locked::<Carrier>());
+        let bound: Vec<SocketAddr> = sockets.0.values().filter_map(|socket| socket.local).collect();
         let is_taken = |port: u16| {
             bound.iter().any(|other| {
                 let same = other.ip() == wanted.ip() || other.ip().is_unspecified() || wanted.ip().is_unspecified();
@@ -169,7 +177,7 @@ impl State {
             })
         };
         let port = if wanted.port() == 0 {
-            let first = wsk.carrier.last_port.map_or(FIRST_PORT, |port| port.saturating_add(1));
+            let first = carrier.last_port.map_or(FIRST_PORT, |port| port.saturating_add(1));
             (first..=u16::MAX).chain(FIRST_PORT..first).find(|&port| !is_taken(port)).unwrap_or(0)
         } else {
             wanted.port()
@@ -178,9 +186,9 @@ impl State {
             return Err(ADDRESS_ALREADY_EXISTS);
         }
         if wanted.port() == 0 {
-            wsk.carrier.last_port = Some(port);
+            carrier.last_port = Some(port);
         }
-        if let Some(socket) = wsk.sockets.get_mut(&address) {
+        if let Some(socket) = sockets.0.get_mut(&address) {
             socket.local = Some(SocketAddr::new(wanted.ip(), port));
         }
         Ok(())
@@ -188,11 +196,11 @@ impl State {
 
     /// Carries a datagram of a socket that is bound.
     pub fn carry(self: &Arc<Self>, address: usize, destination: SocketAddr, bytes: &[u8]) {
-        let mut wsk = lock(&self.wsk);
-        let Some(socket) = wsk.sockets.get(&address) else { return };
+        let sockets = self.locked::<Sockets>();
+        let Some(socket) = sockets.0.get(&address) else { return };
         if let Some(host) = &socket.host {
             let host = host.socket.clone();
-            drop(wsk);
+            drop(sockets);
             // The network has lost it, and nobody is told.
             drop(host.send_to(bytes, destination));
             return;
@@ -201,13 +209,13 @@ impl State {
         let source = if local.ip().is_unspecified() { SocketAddr::new(destination.ip(), local.port()) } else { local };
         let now = self.machine.now();
         let mut arrivals = Vec::new();
-        if let Some(lane) = wsk.carrier.lane(source, destination) {
+        drop(sockets);
+        if let Some(lane) = self.locked::<Carrier>().lane(source, destination) {
             lane.send(now, bytes);
             while let Some(time) = lane.next() {
                 arrivals.extend(lane.receive(time).map(|bytes| (time.saturating_sub(now), bytes)));
             }
         }
-        drop(wsk);
         for (delay, bytes) in arrivals {
             self.after(1 + delay, move |state| {
                 if let Some(to) = state.socket_at(destination) {
@@ -221,9 +229,9 @@ impl State {
     fn socket_at(&self, destination: SocketAddr) -> Option<usize> {
         let wildcard: IpAddr =
             if destination.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let wsk = lock(&self.wsk);
+        let sockets = self.locked::<Sockets>();
         let bound_to = |wanted: SocketAddr| {
-            let mut all = wsk.sockets.iter();
+            let mut all = sockets.0.iter();
             all.find(|(_, socket)| socket.local == Some(wanted)).map(|(&address, _)| address)
         };
         bound_to(destination).or_else(|| bound_to(SocketAddr::new(wildcard, destination.port())))
@@ -231,7 +239,7 @@ impl State {
 
     /// A datagram has come to a socket.
     fn arrive_at(self: &Arc<Self>, address: usize, datagram: Datagram) {
-        if let Some(socket) = lock(&self.wsk).sockets.get_mut(&address) {
+        if let Some(socket) = self.locked::<Sockets>().0.get_mut(&address) {
             let waiting: usize = socket.arrived.iter().map(|datagram| datagram.bytes.len()).sum();
             let is_wanted = socket.remote.is_none_or(|remote| remote == datagram.source);
             if is_wanted && !socket.is_closing && waiting + datagram.bytes.len() <= BACKLOG {

@@ -5,12 +5,8 @@ use std::sync::Arc;
 use host::machine::Irql;
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus, WSK_CLIENT, WSK_PROVIDER_NDK_DISPATCH};
 
-use super::client::captured;
-use crate::{
-    kernel::{lock, routine},
-    report::bug_check,
-    rule::Rule,
-};
+use super::clients::{Clients, captured};
+use crate::{report::bug_check, routine::carry_out, rule::Rule};
 
 /// What `WskControlClient` copies out.
 pub const FUNCTIONS: WSK_PROVIDER_NDK_DISPATCH =
@@ -22,7 +18,7 @@ unsafe extern "system" fn open(
     index: u32,
     adapter: *mut *mut NDK_ADAPTER,
 ) -> NtStatus {
-    routine(
+    carry_out(
         "WskOpenNdkAdapter",
         || Irql::PASSIVE_LEVEL,
         |state| {
@@ -38,11 +34,11 @@ unsafe extern "system" fn open(
                 Ok(opened) => opened,
                 Err(status) => return status,
             };
-            let mut wsk = lock(&state.wsk);
-            if let Some(client) = wsk.clients.get_mut(&client.addr()) {
+            let mut clients = state.locked::<Clients>();
+            if let Some(client) = clients.registered.get_mut(&client.addr()) {
                 client.adapters.insert(opened.addr(), provider);
             }
-            drop(wsk);
+            drop(clients);
             // SAFETY: the driver's place, which lives until the call returns.
             unsafe { adapter.write(opened) };
             NtStatus::SUCCESS
@@ -51,22 +47,26 @@ unsafe extern "system" fn open(
 }
 
 unsafe extern "system" fn close(client: *mut WSK_CLIENT, adapter: *mut NDK_ADAPTER) {
-    routine(
+    carry_out(
         "WskCloseNdkAdapter",
         || Irql::PASSIVE_LEVEL,
         |state| {
             captured(state, client, "WskCloseNdkAdapter");
-            let of = |wsk: &super::Wsk| {
-                wsk.clients.get(&client.addr()).and_then(|client| client.adapters.get(&adapter.addr()).map(Arc::clone))
+            let of = |clients: &Clients| {
+                clients
+                    .registered
+                    .get(&client.addr())
+                    .and_then(|client| client.adapters.get(&adapter.addr()).map(Arc::clone))
             };
-            let Some(provider) = of(&lock(&state.wsk)) else {
+            let Some(provider) = of(&state.locked::<Clients>()) else {
                 bug_check(Rule::BadHandle, format_args!("{adapter:p} is no adapter that the client has open"));
             };
             // SAFETY: the provider opened this adapter, and the client does not use it any more.
             unsafe { provider.close(adapter) };
-            let mut wsk = lock(&state.wsk);
-            let gone = wsk.clients.get_mut(&client.addr()).and_then(|client| client.adapters.remove(&adapter.addr()));
-            drop(wsk);
+            let mut clients = state.locked::<Clients>();
+            let gone =
+                clients.registered.get_mut(&client.addr()).and_then(|client| client.adapters.remove(&adapter.addr()));
+            drop(clients);
             drop(gone);
         },
     );

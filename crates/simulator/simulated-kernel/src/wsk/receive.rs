@@ -7,17 +7,18 @@ use ndkpi::{NtStatus, SOCKADDR};
 use wdk_bindings::{PDEVICE_OBJECT, PIRP};
 
 use super::{
-    CANCELLED, FILE_FORCED_CLOSED,
     buffer::Buffer,
     indication,
     medium::Datagram,
-    pins::Pin,
     request::{self, Pended},
-    socket::{Event, size_of_address, write_address},
+    sockets::{self, Event, Sockets, size_of_address, write_address},
+    status::{CANCELLED, FILE_FORCED_CLOSED},
 };
 use crate::{
-    kernel::{self, State, lock},
-    tracked, wdm,
+    pins::Pin,
+    state::{self, State},
+    tracked,
+    wdm::io::cancel::IoReleaseCancelSpinLock,
 };
 
 /// A request to receive a datagram.
@@ -78,7 +79,7 @@ pub unsafe extern "system" fn receive_from(
     irp: *mut IRP,
 ) -> NtStatus {
     const NAME: &str = "WskReceiveFrom";
-    request::of_socket(NAME, socket, irp, |state, mut call| {
+    sockets::of_socket(NAME, socket, irp, |state, mut call| {
         request::no_flags(flags, NAME);
         let buffer = Buffer::of(state, buffer, NAME);
         let (family, refusal) = state.with_socket(socket, NAME, |socket| {
@@ -141,22 +142,22 @@ pub unsafe extern "system" fn receive_from(
 
 /// A request to receive is cancelled by its client. The cancel spin lock is held.
 unsafe extern "C" fn cancel(_: PDEVICE_OBJECT, irp: PIRP) {
-    let state = kernel::current();
+    let state = state::current();
     // SAFETY: an IRP that is not complete, for who completes it takes this routine away under the lock.
     let before = unsafe { (*irp).CancelIrql };
     let number = {
-        let wsk = lock(&state.wsk);
-        let mut receives = wsk.sockets.values().flat_map(|socket| &socket.receives);
+        let sockets = state.locked::<Sockets>();
+        let mut receives = sockets.0.values().flat_map(|socket| &socket.receives);
         receives.find(|receive| receive.irp == irp.addr()).map(|receive| receive.number)
     };
-    wdm::IoReleaseCancelSpinLock(before);
+    IoReleaseCancelSpinLock(before);
     if let Some(number) = number {
         state.after(state.a_while(), move |state| cancel_numbered(state, number));
     }
 }
 
 fn cancel_numbered(state: &Arc<State>, number: u64) {
-    let found = lock(&state.wsk).sockets.values_mut().find_map(|socket| {
+    let found = state.locked::<Sockets>().0.values_mut().find_map(|socket| {
         let place = socket.receives.iter().position(|receive| receive.number == number)?;
         socket.receives.remove(place)
     });
@@ -172,7 +173,7 @@ impl State {
     }
 
     fn end_receives(self: &Arc<Self>, address: usize, status: NtStatus) {
-        let receives = lock(&self.wsk).sockets.get_mut(&address).map(|socket| std::mem::take(&mut socket.receives));
+        let receives = self.locked::<Sockets>().0.get_mut(&address).map(|socket| std::mem::take(&mut socket.receives));
         for receive in receives.into_iter().flatten() {
             receive.end(self, status);
         }
@@ -180,9 +181,9 @@ impl State {
 
     /// All sockets are no longer functional.
     pub fn break_sockets(self: &Arc<Self>) {
-        let addresses: Vec<usize> = lock(&self.wsk).sockets.keys().copied().collect();
+        let addresses: Vec<usize> = self.locked::<Sockets>().0.keys().copied().collect();
         for address in addresses {
-            if let Some(socket) = lock(&self.wsk).sockets.get_mut(&address) {
+            if let Some(socket) = self.locked::<Sockets>().0.get_mut(&address) {
                 socket.is_broken = true;
             }
             self.after(self.a_while(), move |state| {
@@ -205,8 +206,8 @@ pub fn feed(state: &Arc<State>, address: usize) {
     loop {
         let many = 1 + usize::try_from(state.machine.random() % 4).unwrap_or(0);
         let next = {
-            let mut wsk = lock(&state.wsk);
-            let Some(socket) = wsk.sockets.get_mut(&address) else { return };
+            let mut sockets = state.locked::<Sockets>();
+            let Some(socket) = sockets.0.get_mut(&address) else { return };
             if socket.is_closing || socket.is_broken || socket.arrived.is_empty() {
                 Next::Nothing
             } else if let Some(receive) = socket.receives.pop_front() {
@@ -235,7 +236,7 @@ pub fn feed(state: &Arc<State>, address: usize) {
 
 /// Puts datagrams back that a callback has not taken.
 pub fn put_back(state: &State, address: usize, datagrams: Vec<Datagram>) {
-    if let Some(socket) = lock(&state.wsk).sockets.get_mut(&address) {
+    if let Some(socket) = state.locked::<Sockets>().0.get_mut(&address) {
         for datagram in datagrams.into_iter().rev() {
             socket.arrived.push_front(datagram);
         }

@@ -1,20 +1,24 @@
 //! The requests of clients: each has an IRP, which Winsock Kernel completes whatever comes of it, in the call or later, as the seed says.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use host::machine::Irql;
-use ndis::{IRP, WSK_SOCKET};
+use ndis::IRP;
 use ndkpi::NtStatus;
 use wdk_bindings::{NTSTATUS, PDRIVER_CANCEL};
 
-use super::pins::Pin;
 use crate::{
     context::NOBODY,
-    kernel::{self, State, lock},
+    pins::Pin,
     pool,
     report::bug_check,
+    routine::carry_out,
     rule::Rule,
-    wdm::{Device, Request},
+    state::{Part, State},
+    wdm::io::{device::Device, request::Request},
 };
 
 /// A request of which the call has not returned.
@@ -31,23 +35,15 @@ pub struct Pended {
     call: Call,
 }
 
+/// How many requests of each socket are not complete.
+#[derive(Default)]
+pub struct PendedRequests(BTreeMap<usize, u32>);
+
+impl Part for Mutex<PendedRequests> {}
+
 /// Carries out a function of Winsock Kernel.
 pub fn function<R>(name: &'static str, work: impl FnOnce(&Arc<State>) -> R) -> R {
-    kernel::routine(name, || Irql::DISPATCH_LEVEL, work)
-}
-
-/// Carries out a function of a socket that takes an IRP.
-pub fn of_socket(
-    name: &'static str,
-    socket: *mut WSK_SOCKET,
-    irp: *mut IRP,
-    work: impl FnOnce(&Arc<State>, Call) -> NtStatus,
-) -> NtStatus {
-    function(name, |state| {
-        let _inside = state.enter_socket(socket, name);
-        let device = state.with_socket(socket, name, |socket| socket.device.clone());
-        work(state, Call::new(state, &device, irp, name).of(socket.addr()))
-    })
+    carry_out(name, || Irql::DISPATCH_LEVEL, work)
 }
 
 /// Flags that are the system's must be zero.
@@ -101,7 +97,7 @@ impl Call {
     /// It is completed later, and may be cancelled before.
     pub fn pend_with(self, state: &State, cancel: PDRIVER_CANCEL) -> Pended {
         if let Some(socket) = self.socket {
-            *lock(&state.wsk).pended.entry(socket).or_default() += 1;
+            *state.locked::<PendedRequests>().0.entry(socket).or_default() += 1;
         }
         state.pend_irp(&self.request, cancel);
         Pended { call: self }
@@ -160,11 +156,11 @@ impl Pended {
         let socket = self.call.socket;
         let _ = self.call.end_now(state, status, information);
         if let Some(socket) = socket {
-            let mut wsk = lock(&state.wsk);
-            if let Some(count) = wsk.pended.get_mut(&socket) {
+            let mut pended = state.locked::<PendedRequests>();
+            if let Some(count) = pended.0.get_mut(&socket) {
                 *count -= 1;
                 if *count == 0 {
-                    wsk.pended.remove(&socket);
+                    pended.0.remove(&socket);
                 }
             }
         }
@@ -175,6 +171,6 @@ impl Pended {
 impl State {
     /// Returns true if requests of a socket are not complete.
     pub fn has_requests(&self, socket: usize) -> bool {
-        lock(&self.wsk).pended.contains_key(&socket)
+        self.locked::<PendedRequests>().0.contains_key(&socket)
     }
 }

@@ -6,17 +6,13 @@ use ndis::{CMSGHDR, IRP, WSK_BUF, WSK_BUF_LIST, WSK_SOCKET};
 use ndkpi::{NtStatus, SOCKADDR};
 
 use super::{
-    CANCELLED, INVALID_BUFFER_SIZE, LONGEST,
-    buffer::Buffer,
-    pins::Pin,
-    present,
+    buffer::{Buffer, present},
+    medium::LONGEST,
     request::{self, Call},
+    sockets::{self, Sockets},
+    status::{CANCELLED, INVALID_BUFFER_SIZE},
 };
-use crate::{
-    kernel::{State, lock},
-    report::bug_check,
-    rule::Rule,
-};
+use crate::{pins::Pin, report::bug_check, rule::Rule, state::State};
 
 /// Where a client wants datagrams to go, and what with.
 struct Destination {
@@ -36,7 +32,7 @@ pub unsafe extern "system" fn send_to(
     irp: *mut IRP,
 ) -> NtStatus {
     const NAME: &str = "WskSendTo";
-    request::of_socket(NAME, socket, irp, |state, call| {
+    sockets::of_socket(NAME, socket, irp, |state, call| {
         let buffers = vec![Buffer::of(state, buffer, NAME)];
         send(state, call, socket, NAME, buffers, &Destination { address, control, control_length, flags })
     })
@@ -52,7 +48,7 @@ pub unsafe extern "system" fn send_messages(
     irp: *mut IRP,
 ) -> NtStatus {
     const NAME: &str = "WskSendMessages";
-    request::of_socket(NAME, socket, irp, |state, call| {
+    sockets::of_socket(NAME, socket, irp, |state, call| {
         let mut buffers = Vec::new();
         while !list.is_null() {
             present(list.addr(), "a WSK_BUF_LIST");
@@ -124,7 +120,7 @@ fn send(
                 bug_check(Rule::WskMemoryInUse, format_args!("the bytes of {name} {words}"));
             }
         }
-        if lock(&state.wsk).sockets.get(&address).is_none_or(|socket| socket.is_closing) {
+        if state.locked::<Sockets>().0.get(&address).is_none_or(|socket| socket.is_closing) {
             pended.end(state, CANCELLED, 0);
             return;
         }

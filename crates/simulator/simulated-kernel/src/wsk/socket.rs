@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     ffi::c_void,
-    net::SocketAddr,
     sync::Arc,
 };
 
@@ -11,27 +10,19 @@ use ndis::{
     IPPROTO_UDP, IRP, PFN_WSK_RECEIVE_FROM_EVENT, SOCK_DGRAM, WSK_CLIENT_DATAGRAM_DISPATCH, WSK_FLAG_DATAGRAM_SOCKET,
     WSK_PROVIDER_BASIC_DISPATCH, WSK_PROVIDER_DATAGRAM_DISPATCH, WSK_SOCKET,
 };
-use ndkpi::{AF_INET, AF_INET6, NtStatus, SOCKADDR, SOCKADDR_INET, WSK_CLIENT};
+use ndkpi::{AF_INET, AF_INET6, NtStatus, SOCKADDR, WSK_CLIENT};
 use wdk_bindings::PVOID;
 
 use super::{
-    FILE_FORCED_CLOSED, INVALID_DEVICE_STATE, captured, control,
-    indication::{self, Kept},
-    medium::{Datagram, HostPort},
-    pins::Pin,
-    present, receive,
+    buffer::present,
+    clients::{Clients, captured},
+    control, indication, receive,
     request::{self, Call},
     send,
+    sockets::{self, Event, Socket, Sockets, size_of_address, write_address},
+    status::INVALID_DEVICE_STATE,
 };
-use crate::{
-    argument::Argument,
-    context::{self, DriverId},
-    kernel::{State, lock},
-    report::bug_check,
-    rule::Rule,
-    tracked,
-    wdm::Device,
-};
+use crate::{argument::Argument, context, pins::Pin, report::bug_check, rule::Rule, state::State, tracked};
 
 /// The functions of a socket.
 static FUNCTIONS: WSK_PROVIDER_DATAGRAM_DISPATCH = WSK_PROVIDER_DATAGRAM_DISPATCH {
@@ -46,132 +37,6 @@ static FUNCTIONS: WSK_PROVIDER_DATAGRAM_DISPATCH = WSK_PROVIDER_DATAGRAM_DISPATC
     WskGetLocalAddress: Some(get_local_address),
     WskSendMessages: Some(send::send_messages),
 };
-
-/// A socket.
-pub struct Socket {
-    /// The client, by its number.
-    pub client: usize,
-    pub owner: DriverId,
-    pub family: u16,
-    pub context: Argument,
-    pub callback: Option<PFN_WSK_RECEIVE_FROM_EVENT>,
-    /// Takes the IRPs of its functions.
-    pub device: Arc<Device>,
-    /// Its address, when it is bound.
-    pub local: Option<SocketAddr>,
-    /// Where datagrams without an address go.
-    pub destination: Option<SocketAddr>,
-    /// Whose datagrams alone are received.
-    pub remote: Option<SocketAddr>,
-    /// The event of datagrams is on, for good if it is static.
-    pub event: Event,
-    /// Callbacks that run.
-    pub callbacks: u32,
-    /// Calls of its functions that have not returned.
-    pub calls: u32,
-    /// Requests to receive, the oldest first.
-    pub receives: VecDeque<receive::Receive>,
-    /// Datagrams that nobody has had.
-    pub arrived: VecDeque<Datagram>,
-    /// Lists that callbacks have kept, by the address of the first.
-    pub kept: BTreeMap<usize, Kept>,
-    /// The host's socket, if datagrams travel over that.
-    pub host: Option<HostPort>,
-    /// It is no longer functional.
-    pub is_broken: bool,
-    pub is_closing: bool,
-}
-
-/// Whether the event of datagrams is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    Off,
-    On,
-    Static,
-}
-
-impl Socket {
-    /// What a function answers if the socket cannot do what it is asked for.
-    pub fn refusal(&self) -> Option<NtStatus> {
-        self.is_broken.then_some(FILE_FORCED_CLOSED)
-    }
-
-    /// The socket's address. Ends the test if it has none.
-    pub fn bound(&self, routine: &str) -> SocketAddr {
-        self.local.unwrap_or_else(|| {
-            bug_check(Rule::WskSocketState, format_args!("{routine} of a socket that is not bound"));
-        })
-    }
-
-    /// An address that a client has passed: of the socket's family.
-    pub fn address(&self, place: *const SOCKADDR, routine: &str) -> SocketAddr {
-        address_of(place, self.family, routine)
-    }
-}
-
-/// An address that a client has passed: of that family.
-fn address_of(place: *const SOCKADDR, family: u16, routine: &str) -> SocketAddr {
-    present(place.addr(), "an address");
-    // SAFETY: the client's structure, of which the family comes first and says how long it is.
-    let length = match unsafe { place.cast::<u16>().read_unaligned() } {
-        AF_INET => 16,
-        _ => 28,
-    };
-    // SAFETY: as above.
-    let address = unsafe { SOCKADDR_INET::read(place, length) };
-    let address = address.filter(|address| address.family() == family).and_then(|address| address.to_socket_addr());
-    address.unwrap_or_else(|| {
-        bug_check(Rule::BadArgument, format_args!("{routine} with an address of another family than the socket's"));
-    })
-}
-
-/// Writes an address where a client wants it.
-pub fn write_address(place: *mut SOCKADDR, address: SocketAddr) {
-    let address = SOCKADDR_INET::from(address);
-    // SAFETY: the client's place has room for an address of its socket's family, and stays until the request is complete.
-    unsafe { place.cast::<u8>().copy_from_nonoverlapping(address.as_ptr().cast(), address.length() as usize) };
-}
-
-/// The bytes of an address of that family.
-pub const fn size_of_address(family: u16) -> usize {
-    if family == AF_INET { 16 } else { 28 }
-}
-
-/// A call of a socket's function that has not returned.
-pub struct InCall<'state> {
-    state: &'state State,
-    address: usize,
-}
-
-impl Drop for InCall<'_> {
-    fn drop(&mut self) {
-        if let Some(socket) = lock(&self.state.wsk).sockets.get_mut(&self.address) {
-            socket.calls -= 1;
-        }
-    }
-}
-
-impl State {
-    /// Does something with a socket. Ends the test if it is none, or is being closed.
-    pub fn with_socket<R>(&self, socket: *mut WSK_SOCKET, routine: &str, work: impl FnOnce(&mut Socket) -> R) -> R {
-        let mut wsk = lock(&self.wsk);
-        let Some(found) = wsk.sockets.get_mut(&socket.addr()) else {
-            drop(wsk);
-            bug_check(Rule::BadHandle, format_args!("{routine} of {socket:p}, which is no socket, or was closed"));
-        };
-        if found.is_closing {
-            drop(wsk);
-            bug_check(Rule::WskSocketState, format_args!("{routine} of a socket after WskCloseSocket"));
-        }
-        work(found)
-    }
-
-    /// A function of a socket is called, until what comes back is dropped.
-    pub fn enter_socket(&self, socket: *mut WSK_SOCKET, routine: &str) -> InCall<'_> {
-        self.with_socket(socket, routine, |socket| socket.calls += 1);
-        InCall { state: self, address: socket.addr() }
-    }
-}
 
 /// The callback that a client has for its socket.
 fn callback_of(table: *const WSK_CLIENT_DATAGRAM_DISPATCH) -> Option<PFN_WSK_RECEIVE_FROM_EVENT> {
@@ -210,8 +75,8 @@ pub unsafe extern "system" fn socket(
         }
         let callback = callback_of(dispatch.cast());
         let (device, is_static) = {
-            let wsk = lock(&state.wsk);
-            let client = &wsk.clients[&client.addr()];
+            let clients = state.locked::<Clients>();
+            let client = &clients.registered[&client.addr()];
             (client.device.clone(), client.has_static_event)
         };
         if is_static && callback.is_none() {
@@ -246,14 +111,14 @@ pub unsafe extern "system" fn socket(
             is_broken: false,
             is_closing: false,
         };
-        lock(&state.wsk).sockets.insert(address, made);
+        state.locked::<Sockets>().0.insert(address, made);
         call.end(state, NtStatus::SUCCESS, address)
     })
 }
 
 unsafe extern "system" fn bind(socket: *mut WSK_SOCKET, place: *mut SOCKADDR, flags: u32, irp: *mut IRP) -> NtStatus {
     const NAME: &str = "WskBind";
-    request::of_socket(NAME, socket, irp, |state, call| {
+    sockets::of_socket(NAME, socket, irp, |state, call| {
         request::no_flags(flags, NAME);
         let (wanted, refusal) = state.with_socket(socket, NAME, |socket| {
             if socket.local.is_some() {
@@ -272,7 +137,7 @@ unsafe extern "system" fn bind(socket: *mut WSK_SOCKET, place: *mut SOCKADDR, fl
 
 unsafe extern "system" fn get_local_address(socket: *mut WSK_SOCKET, place: *mut SOCKADDR, irp: *mut IRP) -> NtStatus {
     const NAME: &str = "WskGetLocalAddress";
-    request::of_socket(NAME, socket, irp, |state, mut call| {
+    sockets::of_socket(NAME, socket, irp, |state, mut call| {
         tracked::check_memory_of(place.expose_provenance(), "place for the address");
         present(place.addr(), "the place for the address");
         let (family, local, refusal) =
@@ -293,8 +158,11 @@ unsafe extern "system" fn get_local_address(socket: *mut WSK_SOCKET, place: *mut
 unsafe extern "system" fn close_socket(socket: *mut WSK_SOCKET, irp: *mut IRP) -> NtStatus {
     const NAME: &str = "WskCloseSocket";
     request::function(NAME, |state| {
-        let (device, calls, kept) =
-            state.with_socket(socket, NAME, |socket| (socket.device.clone(), socket.calls, socket.kept.len()));
+        let (device, calls, kept) = state.with_socket(socket, NAME, |socket| {
+            // What a callback has that runs is waited for.
+            let kept = socket.kept.values().filter(|list| !list.is_shown).count();
+            (socket.device.clone(), socket.calls, kept)
+        });
         if calls > 0 {
             let words = format_args!("WskCloseSocket while {calls} calls of the socket's functions have not returned");
             bug_check(Rule::WskSocketState, words);
@@ -323,7 +191,7 @@ unsafe extern "system" fn close_socket(socket: *mut WSK_SOCKET, irp: *mut IRP) -
 /// Cancels what is out, waits for callbacks that run, and completes the close.
 fn finish_close(state: &Arc<State>, address: usize, call: request::Pended) {
     state.cancel_requests(address);
-    let calls = lock(&state.wsk).sockets.get(&address).is_some_and(|socket| socket.callbacks > 0);
+    let calls = state.locked::<Sockets>().0.get(&address).is_some_and(|socket| socket.callbacks > 0);
     if calls || state.has_requests(address) {
         state.after(1 + state.a_while(), move |state| finish_close(state, address, call));
         return;
@@ -335,7 +203,7 @@ fn finish_close(state: &Arc<State>, address: usize, call: request::Pended) {
 impl State {
     /// A socket is not there any more.
     fn free_socket(&self, address: usize) {
-        let gone = lock(&self.wsk).sockets.remove(&address);
+        let gone = self.locked::<Sockets>().0.remove(&address);
         if let Some(gone) = gone {
             if !gone.kept.is_empty() {
                 bug_check(Rule::WskIndication, format_args!("a callback kept datagrams, and its socket was closed"));

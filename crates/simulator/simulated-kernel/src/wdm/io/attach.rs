@@ -1,35 +1,26 @@
-//! Stacks of devices: one attached to another gets its requests first. And devices of others, by their names.
+//! Stacks of devices: one attached to another gets its requests first.
 
-use wdk_bindings::{
-    ACCESS_MASK, FILE_OBJECT, NTSTATUS, PDEVICE_OBJECT, PFILE_OBJECT, PUNICODE_STRING, STATUS_INSUFFICIENT_RESOURCES,
-    STATUS_SUCCESS,
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
 };
 
-use std::sync::Arc;
+use wdk_bindings::PDEVICE_OBJECT;
 
-use super::{device::Device, file::IoFile};
+use super::device::Device;
 use crate::{
-    context::{self, DriverId},
-    kernel::{State, lock},
+    context,
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    text,
-    wdm::routine,
+    state::{Part, State},
 };
 
-/// A device that a driver has opened, and how many references to its file the driver has.
-pub struct Opened {
-    owner: DriverId,
-    references: i64,
-    file: IoFile,
-}
+/// The stacks of devices: by the address of each that is attached, that of the one below.
+#[derive(Default)]
+pub struct Stacks(BTreeMap<usize, usize>);
 
-impl Opened {
-    /// Returns true if that driver has opened it.
-    pub fn is_of(&self, owner: DriverId) -> bool {
-        self.owner == owner
-    }
-}
+impl Part for Mutex<Stacks> {}
 
 fn above(device: &Device) -> PDEVICE_OBJECT {
     // SAFETY: the device object lives as long as it is in the table that this one came from.
@@ -56,21 +47,8 @@ impl State {
         if !above(device).is_null() {
             return Some("while another one is attached to it");
         }
-        let is_above = lock(&self.wdm.io).attached.contains_key(&device.address);
+        let is_above = self.locked::<Stacks>().0.contains_key(&device.address);
         is_above.then_some("while it is attached to another one")
-    }
-
-    /// Counts references to what drivers have opened. `None` if the object is none of these.
-    pub fn count_file(&self, object: usize, by: i64) -> Option<i64> {
-        let mut io = lock(&self.wdm.io);
-        let opened = io.opened.get_mut(&object)?;
-        opened.references += by;
-        let left = opened.references;
-        let gone = if left == 0 { io.opened.remove(&object) } else { None };
-        drop(io);
-        // Its driver is told.
-        drop(gone.map(|opened| opened.file));
-        Some(left)
     }
 }
 
@@ -91,12 +69,12 @@ extern "C" fn IoAttachDeviceToDeviceStack(source: PDEVICE_OBJECT, target: PDEVIC
         set_above(&top, source.pointer());
         let size = i8::try_from(top.locations() + 1).unwrap_or(i8::MAX);
         // SAFETY: the driver's device, which lives.
-        unsafe { (*source.pointer()).StackSize = size };
-        // SAFETY: as above.
-        let alignment = unsafe { (*target.pointer()).AlignmentRequirement };
-        // SAFETY: as above.
-        unsafe { (*source.pointer()).AlignmentRequirement = alignment };
-        lock(&state.wdm.io).attached.insert(source.address, top.address);
+        unsafe {
+            (*source.pointer()).StackSize = size;
+            let alignment = (*target.pointer()).AlignmentRequirement;
+            (*source.pointer()).AlignmentRequirement = alignment;
+        }
+        state.locked::<Stacks>().0.insert(source.address, top.address);
         top.pointer()
     })
 }
@@ -109,34 +87,7 @@ extern "C" fn IoDetachDevice(target: PDEVICE_OBJECT) {
         if source.is_null() {
             bug_check(Rule::DeviceAttached, format_args!("nothing is attached to the device that is detached from"));
         }
-        lock(&state.wdm.io).attached.remove(&source.addr());
+        state.locked::<Stacks>().0.remove(&source.addr());
         set_above(&target, std::ptr::null_mut());
     });
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn IoGetDeviceObjectPointer(
-    name: PUNICODE_STRING,
-    _access: ACCESS_MASK,
-    file: *mut PFILE_OBJECT,
-    device: *mut PDEVICE_OBJECT,
-) -> NTSTATUS {
-    routine!("IoGetDeviceObjectPointer", |state| {
-        if state.strikes() {
-            return STATUS_INSUFFICIENT_RESOURCES;
-        }
-        let opened = match IoFile::open(state, &text::text(name)) {
-            Ok(opened) => opened,
-            Err(status) => return status,
-        };
-        let (object, of) = (opened.object(), state.top_of(opened.device()).pointer());
-        let opened = Opened { owner: context::caller(), references: 1, file: opened };
-        lock(&state.wdm.io).opened.insert(object, opened);
-        let object: *mut FILE_OBJECT = std::ptr::with_exposed_provenance_mut(object);
-        // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { file.write(object) };
-        // SAFETY: as above.
-        unsafe { device.write(of) };
-        STATUS_SUCCESS
-    })
 }

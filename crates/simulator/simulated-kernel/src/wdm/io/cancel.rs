@@ -2,21 +2,27 @@
 
 use std::cell::Cell;
 
+use host::machine::{Irql, LockName, RawSpinLock};
 use wdk_bindings::{BOOLEAN, KIRQL, NTSTATUS, PIRP, PKIRQL, STATUS_CANCELLED};
 
-use host::machine::{Irql, LockName};
-
-use super::irp::Request;
+use super::request::{Request, Requests};
 use crate::{
     context::{self, NOBODY},
-    kernel::{State, lock},
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    wdm::{lock as spin_lock, routine},
+    state::{Part, State},
+    wdm::lock as spin_lock,
 };
 
 /// What the lock of the system is called.
 const NAME: LockName = LockName { class: "the cancel spin lock", instance: 0 };
+
+/// The lock of the system under which IRPs are cancelled.
+#[derive(Default)]
+pub struct CancelLock(RawSpinLock);
+
+impl Part for CancelLock {}
 
 thread_local! {
     /// The IRP whose cancel routine runs.
@@ -37,14 +43,14 @@ pub struct Held<'state>(&'state State, Irql);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        spin_lock::let_go(self.0, &self.0.wdm.cancel, self.1);
+        spin_lock::let_go(self.0, &self.0.part::<CancelLock>().0, self.1);
     }
 }
 
 impl State {
     /// Acquires the cancel spin lock until the result is dropped.
     pub fn hold_cancellation(&self) -> Held<'_> {
-        Held(self, spin_lock::hold(self, &self.wdm.cancel, NAME))
+        Held(self, spin_lock::hold(self, &self.part::<CancelLock>().0, NAME))
     }
 
     /// Cancels a request: marks it, and calls the routine that its driver has set, which releases the cancel spin lock. Whether there was
@@ -55,8 +61,8 @@ impl State {
         context::call(owner, "a cancel routine", || {
             let routine = {
                 let _inside = context::Inside::new("IoCancelIrp");
-                let before = spin_lock::hold(self, &self.wdm.cancel, NAME);
-                let is_live = lock(&self.wdm.io).requests.contains_key(&request.address);
+                let before = spin_lock::hold(self, &self.part::<CancelLock>().0, NAME);
+                let is_live = self.locked::<Requests>().has(request);
                 let routine = is_live.then(|| {
                     // SAFETY: the IRP is not complete, and who completes it takes the routine away first.
                     let irp = unsafe { &mut *request.pointer() };
@@ -64,7 +70,7 @@ impl State {
                     irp.CancelRoutine.take()
                 });
                 if routine.flatten().is_none() {
-                    spin_lock::let_go(self, &self.wdm.cancel, before);
+                    spin_lock::let_go(self, &self.part::<CancelLock>().0, before);
                 }
                 routine.flatten()
             };
@@ -93,7 +99,7 @@ extern "C" fn IoCancelIrp(irp: PIRP) -> BOOLEAN {
 #[unsafe(no_mangle)]
 extern "C" fn IoAcquireCancelSpinLock(place: PKIRQL) {
     routine!("IoAcquireCancelSpinLock", |state| {
-        let before = spin_lock::hold(state, &state.wdm.cancel, NAME);
+        let before = spin_lock::hold(state, &state.part::<CancelLock>().0, NAME);
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { place.write(before.0) };
     });
@@ -102,6 +108,6 @@ extern "C" fn IoAcquireCancelSpinLock(place: PKIRQL) {
 #[unsafe(no_mangle)]
 pub extern "C" fn IoReleaseCancelSpinLock(before: KIRQL) {
     routine!("IoReleaseCancelSpinLock", |state| {
-        spin_lock::let_go(state, &state.wdm.cancel, Irql(before));
+        spin_lock::let_go(state, &state.part::<CancelLock>().0, Irql(before));
     });
 }

@@ -18,9 +18,9 @@ use super::cancel::IoReleaseCancelSpinLock;
 use crate::{
     context, pool,
     report::bug_check,
+    routine::routine,
     rule::Rule,
     tracked::{Kind, Object},
-    wdm::routine,
 };
 
 /// What the two structures begin with, so that one is told from the other.
@@ -149,7 +149,7 @@ extern "C" fn IoCsqInitialize(
         };
         // SAFETY: the driver's memory for a queue.
         unsafe { place.write(queue) };
-        state.track(place.expose_provenance(), context::caller(), Object::Plain(Kind::CancelSafeQueue));
+        state.track(place.expose_provenance(), context::caller(), Object::plain(Kind::CancelSafeQueue));
         STATUS_SUCCESS
     })
 }
@@ -168,12 +168,12 @@ extern "C" fn IoCsqInsertIrp(place: PIO_CSQ, irp: PIRP, context: PIO_CSQ_IRP_CON
     let cancelled = queue.locked(|| {
         // SAFETY: the driver has the request.
         let tail = unsafe { (*irp).Tail };
-        // SAFETY: the arm that the I/O manager uses.
-        let overlay = unsafe { tail.Overlay };
-        // SAFETY: as above.
-        let location = unsafe { overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
-        // SAFETY: the driver's own part of it.
-        let control = unsafe { &mut (*location).Control };
+        // SAFETY: the arm that the I/O manager uses. The driver's own part of it.
+        let control = unsafe {
+            let overlay = tail.Overlay;
+            let location = overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation;
+            &mut (*location).Control
+        };
         *control |= u8::try_from(SL_PENDING_RETURNED).unwrap_or(0);
         call!(queue, CsqInsertIrp(irp));
         exchange_cancel(irp, Some(cancel));

@@ -1,10 +1,13 @@
 //! Device objects and their names.
 
-use std::sync::{
-    Arc,
-    atomic::{
-        AtomicBool, AtomicU32,
-        Ordering::{AcqRel, Acquire, Release},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{
+            AtomicBool, AtomicU32,
+            Ordering::{AcqRel, Acquire, Release},
+        },
     },
 };
 
@@ -14,17 +17,19 @@ use wdk_bindings::{
     STATUS_OBJECT_NAME_COLLISION, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG, USHORT,
 };
 
+use super::block;
 use crate::{
     context::{self, DriverId, NOBODY},
-    kernel::{State, lock},
     pool,
     report::bug_check,
+    routine::routine,
     rule::Rule,
+    state::{Part, State},
     text,
-    wdm::routine,
 };
 
-const TAG: u32 = u32::from_ne_bytes(*b"Devi");
+/// The tag of device objects.
+pub const TAG: u32 = u32::from_ne_bytes(*b"Devi");
 /// `IO_TYPE_DEVICE`.
 const TYPE: CSHORT = 3;
 
@@ -60,10 +65,9 @@ impl Device {
         if let Some(functions) = &self.functions {
             return functions[major as usize];
         }
-        // SAFETY: the device object lives as long as it is in the table that this one came from.
-        let driver = unsafe { (*self.pointer()).DriverObject };
-        // SAFETY: driver objects outlive their devices.
-        unsafe { (*driver).MajorFunction[major as usize] }
+        // SAFETY: the device object lives as long as it is in the table that this one came from. Driver objects outlive their
+        // devices.
+        unsafe { (*(*self.pointer()).DriverObject).MajorFunction[major as usize] }
     }
 
     /// How many stack locations a request for it has.
@@ -79,6 +83,53 @@ impl Device {
     }
 }
 
+/// Device objects, their names, and references to them.
+#[derive(Default)]
+pub struct Devices {
+    /// By the address of the device object.
+    all: BTreeMap<usize, Arc<Device>>,
+    /// Names for programs: who made each, and of which device.
+    links: BTreeMap<String, (DriverId, String)>,
+    /// References of drivers to device and driver objects, and whose they are.
+    references: BTreeMap<usize, (DriverId, i64)>,
+}
+
+impl Part for Mutex<Devices> {}
+
+impl Devices {
+    /// Returns true if a device object lies there.
+    pub fn has(&self, address: usize) -> bool {
+        self.all.contains_key(&address)
+    }
+
+    /// How many files and requests the devices of a driver have.
+    pub fn users_of(&self, owner: DriverId) -> u32 {
+        let own = self.all.values().filter(|device| device.owner == owner);
+        own.map(|device| device.users.load(Acquire)).sum()
+    }
+
+    /// A device object is deleted. `None` if it is none.
+    pub fn remove(&mut self, address: usize) -> Option<Arc<Device>> {
+        self.all.remove(&address)
+    }
+
+    /// What a driver has left of these, in words.
+    pub fn left_by(&self, owner: DriverId) -> Option<&'static str> {
+        if self.all.values().any(|device| device.owner == owner) {
+            Some("a device object")
+        } else if self.links.values().any(|(one, _)| *one == owner) {
+            Some("a symbolic link")
+        } else {
+            None
+        }
+    }
+
+    /// Returns true if a driver refers to a device or driver object.
+    pub fn are_referred_to_by(&self, owner: DriverId) -> bool {
+        self.references.values().any(|&(one, _)| one == owner)
+    }
+}
+
 /// How the object manager knows a symbolic link: it has three names for the folder, and letters are the same in small and in large.
 pub fn link_name(link: &str) -> String {
     let link = link.to_ascii_lowercase();
@@ -90,19 +141,19 @@ pub fn link_name(link: &str) -> String {
 impl State {
     /// A driver refers to a device or driver object, or gives a reference up. How many it has then; `None` if it is none of these.
     pub fn count_object(&self, object: usize, by: i64) -> Option<i64> {
-        let is_driver = || lock(&self.pnp).drivers.values().any(|driver| driver.object == object);
-        let is_device = lock(&self.wdm.io).devices.contains_key(&object);
+        let is_driver = || self.drivers().values().any(|driver| driver.object == object);
+        let is_device = self.locked::<Devices>().all.contains_key(&object);
         if !is_device && !is_driver() {
             return None;
         }
-        let mut io = lock(&self.wdm.io);
-        let left = io.references.entry(object).or_insert_with(|| (context::caller(), 0));
+        let mut devices = self.locked::<Devices>();
+        let left = devices.references.entry(object).or_insert_with(|| (context::caller(), 0));
         left.1 += by;
         let left = left.1;
         if left == 0 {
-            io.references.remove(&object);
+            devices.references.remove(&object);
         }
-        drop(io);
+        drop(devices);
         if left < 0 {
             bug_check(
                 Rule::ReferenceUnderflow,
@@ -114,7 +165,7 @@ impl State {
 
     /// `DriverEntry` has returned: the devices that it made can be opened.
     pub fn devices_are_initialised(&self, owner: DriverId) {
-        for device in lock(&self.wdm.io).devices.values().filter(|device| device.owner == owner) {
+        for device in self.locked::<Devices>().all.values().filter(|device| device.owner == owner) {
             // SAFETY: a live device object, which nobody else uses before it can be opened.
             unsafe { (*device.pointer()).Flags &= !DO_DEVICE_INITIALIZING };
         }
@@ -122,33 +173,33 @@ impl State {
 
     /// The device that a driver means.
     pub fn device_at(&self, device: PDEVICE_OBJECT) -> Arc<Device> {
-        let found = lock(&self.wdm.io).devices.get(&device.addr()).cloned();
+        let found = self.locked::<Devices>().all.get(&device.addr()).cloned();
         found.unwrap_or_else(|| bug_check(Rule::BadHandle, format_args!("{device:p} is no device object, or was one")))
     }
 
     /// The device behind a symbolic link, or with that name, if it can be opened.
     pub fn wdm_device(&self, link: &str) -> Option<Arc<Device>> {
-        let io = lock(&self.wdm.io);
-        let name = io.links.get(&link_name(link)).map_or(link, |(_, name)| name);
-        let device = io.devices.values().find(|device| !name.is_empty() && device.name.eq_ignore_ascii_case(name))?;
+        let devices = self.locked::<Devices>();
+        let name = devices.links.get(&link_name(link)).map_or(link, |(_, name)| name);
+        let device = devices.all.values().find(|device| !name.is_empty() && device.name.eq_ignore_ascii_case(name))?;
         (device.flags() & DO_DEVICE_INITIALIZING == 0).then(|| device.clone())
     }
 
     /// Makes a device of the system's own, which has no name, and requests to which go to `functions`.
     pub fn create_physical_device(&self, driver: PDRIVER_OBJECT, functions: Functions) -> Arc<Device> {
-        let address = super::irp::block(size_of::<DEVICE_OBJECT>(), true);
+        let address = block::allocate(size_of::<DEVICE_OBJECT>(), true);
         let device = Arc::new(Device::new(NOBODY, address, String::new(), Some(functions)));
         let object = DEVICE_OBJECT { Type: TYPE, DriverObject: driver, StackSize: 1, ..DEVICE_OBJECT::default() };
         // SAFETY: a new block with room for it.
         unsafe { device.pointer().write(object) };
-        lock(&self.wdm.io).devices.insert(address, device.clone());
+        self.locked::<Devices>().all.insert(address, device.clone());
         device
     }
 
     /// Deletes it.
     pub fn delete_physical_device(&self, device: &Device) {
-        lock(&self.wdm.io).devices.remove(&device.address);
-        super::irp::free_block(device.address);
+        self.locked::<Devices>().all.remove(&device.address);
+        block::free(device.address);
     }
 
     /// Makes a device of NDIS with a name for programs, whose requests go to routines of its own. Returns its address.
@@ -162,11 +213,11 @@ impl State {
         (name, link): (String, String),
         functions: Functions,
     ) -> Result<usize, NTSTATUS> {
-        let io = lock(&self.wdm.io);
+        let devices = self.locked::<Devices>();
         let link = link_name(&link);
-        let is_taken =
-            io.devices.values().any(|device| device.name.eq_ignore_ascii_case(&name)) || io.links.contains_key(&link);
-        drop(io);
+        let is_taken = devices.all.values().any(|device| device.name.eq_ignore_ascii_case(&name))
+            || devices.links.contains_key(&link);
+        drop(devices);
         if is_taken {
             return Err(STATUS_OBJECT_NAME_COLLISION);
         }
@@ -176,9 +227,9 @@ impl State {
         let object = DEVICE_OBJECT { Type: TYPE, StackSize: 1, ..DEVICE_OBJECT::default() };
         // SAFETY: a new block with room for it.
         unsafe { device.pointer().write(object) };
-        let mut io = lock(&self.wdm.io);
-        io.devices.insert(address, Arc::new(device));
-        io.links.insert(link, (owner, name));
+        let mut devices = self.locked::<Devices>();
+        devices.all.insert(address, Arc::new(device));
+        devices.links.insert(link, (owner, name));
         Ok(address)
     }
 
@@ -186,10 +237,10 @@ impl State {
     ///
     /// At once, or when the last file on it is closed. Nobody finds it any more.
     pub fn delete_ndis_device(&self, address: usize) {
-        let mut io = lock(&self.wdm.io);
-        let Some(device) = io.devices.get(&address).cloned() else { return };
-        io.links.retain(|_, (_, name)| *name != device.name);
-        drop(io);
+        let mut devices = self.locked::<Devices>();
+        let Some(device) = devices.all.get(&address).cloned() else { return };
+        devices.links.retain(|_, (_, name)| *name != device.name);
+        drop(devices);
         // One user more, so that the last one sees the mark.
         device.users.fetch_add(1, AcqRel);
         device.condemned.store(true, Release);
@@ -200,36 +251,36 @@ impl State {
     ///
     /// `STATUS_OBJECT_NAME_COLLISION` if there is one of that name.
     pub fn link(&self, link: &str, owner: DriverId, name: &str) -> NTSTATUS {
-        let mut io = lock(&self.wdm.io);
+        let mut devices = self.locked::<Devices>();
         let link = link_name(link);
-        if io.links.contains_key(&link) {
+        if devices.links.contains_key(&link) {
             return STATUS_OBJECT_NAME_COLLISION;
         }
-        io.links.insert(link, (owner, name.to_owned()));
+        devices.links.insert(link, (owner, name.to_owned()));
         STATUS_SUCCESS
     }
 
     /// Deletes a symbolic link. False if there is none.
     pub fn unlink(&self, link: &str) -> bool {
-        lock(&self.wdm.io).links.remove(&link_name(link)).is_some()
+        self.locked::<Devices>().links.remove(&link_name(link)).is_some()
     }
 
     /// The name that a symbolic link leads to.
     pub fn link_target(&self, link: &str) -> Option<String> {
-        lock(&self.wdm.io).links.get(&link_name(link)).map(|(_, name)| name.clone())
+        self.locked::<Devices>().links.get(&link_name(link)).map(|(_, name)| name.clone())
     }
 
     /// The address of the device behind a symbolic link.
     pub fn linked_device(&self, link: &str) -> Option<usize> {
-        let io = lock(&self.wdm.io);
-        let (_, name) = io.links.get(&link_name(link))?;
-        io.devices.values().find(|device| device.name.eq_ignore_ascii_case(name)).map(|device| device.address)
+        let devices = self.locked::<Devices>();
+        let (_, name) = devices.links.get(&link_name(link))?;
+        devices.all.values().find(|device| device.name.eq_ignore_ascii_case(name)).map(|device| device.address)
     }
 
     /// A file or request of a device less.
     pub fn leave_device(&self, device: &Device) {
         if device.users.fetch_sub(1, AcqRel) == 1 && device.condemned.load(Acquire) {
-            lock(&self.wdm.io).devices.remove(&device.address);
+            self.locked::<Devices>().all.remove(&device.address);
             pool::free(device.address, Some(TAG));
         }
     }
@@ -247,7 +298,7 @@ extern "C" fn IoCreateDevice(
 ) -> NTSTATUS {
     routine!("IoCreateDevice", |state| {
         let owner = context::caller();
-        let is_own = lock(&state.pnp).drivers.get(&owner).is_some_and(|loaded| loaded.object == driver.addr());
+        let is_own = state.drivers().get(&owner).is_some_and(|loaded| loaded.object == driver.addr());
         if !is_own {
             bug_check(Rule::BadArgument, format_args!("a device of another driver's object"));
         }
@@ -256,7 +307,7 @@ extern "C" fn IoCreateDevice(
             bug_check(Rule::BadArgument, format_args!("a device with the name {name}, which is no whole path"));
         }
         if !name.is_empty()
-            && lock(&state.wdm.io).devices.values().any(|device| device.name.eq_ignore_ascii_case(&name))
+            && state.locked::<Devices>().all.values().any(|device| device.name.eq_ignore_ascii_case(&name))
         {
             return STATUS_OBJECT_NAME_COLLISION;
         }
@@ -281,44 +332,11 @@ extern "C" fn IoCreateDevice(
         // SAFETY: a new block with room for it.
         unsafe { device.write(new) };
         driver.DeviceObject = device;
-        lock(&state.wdm.io).devices.insert(address, Arc::new(Device::new(owner, address, name, None)));
+        state.locked::<Devices>().all.insert(address, Arc::new(Device::new(owner, address, name, None)));
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { place.write(device) };
         STATUS_SUCCESS
     })
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn IoDeleteDevice(device: PDEVICE_OBJECT) {
-    routine!("IoDeleteDevice", |state| {
-        let Some(gone) = lock(&state.wdm.io).devices.remove(&device.addr()) else {
-            bug_check(Rule::BadHandle, format_args!("{device:p} is no device object, or was one"));
-        };
-        if let Some(words) = state.is_attached(&gone) {
-            bug_check(Rule::DeviceAttached, format_args!("a device is deleted {words}"));
-        }
-        let users = gone.users.load(Acquire);
-        if users > 0 {
-            bug_check(Rule::DeviceInUse, format_args!("a device is deleted with {users} files and requests"));
-        }
-        // SAFETY: the device object was live until now.
-        let DEVICE_OBJECT { DriverObject: driver, NextDevice: next, .. } = unsafe { device.read() };
-        // SAFETY: driver objects outlive their devices.
-        let mut place = unsafe { &raw mut (*driver).DeviceObject };
-        loop {
-            // SAFETY: the head of the list, or the link of one of its devices.
-            let here = unsafe { place.read() };
-            if here == device {
-                break;
-            }
-            // SAFETY: the device is in the list, so the list does not end before it.
-            place = unsafe { &raw mut (*here).NextDevice };
-        }
-        // SAFETY: the link that leads to the device.
-        unsafe { place.write(next) };
-        lock(&state.wdm.io).power.remove(&device.addr());
-        pool::free(device.expose_provenance(), Some(TAG));
-    });
 }
 
 #[unsafe(no_mangle)]

@@ -10,15 +10,13 @@ use wdk_bindings::{
     STATUS_OBJECT_NAME_NOT_FOUND, UNICODE_STRING, USHORT,
 };
 
-use super::{
-    device::Device,
-    irp::{Question, Request},
-};
+use super::{device::Device, irp::Question, request::Request};
 use crate::{
+    answer::Answer,
     context,
-    kernel::{Kernel, State, lock},
+    kernel::Kernel,
     rule::Rule,
-    user::Answer,
+    state::{State, lock},
     waiting,
 };
 
@@ -147,11 +145,9 @@ impl IoPending {
     pub fn wait(self) -> Answer {
         let end = self.state.machine.now().saturating_add(self.state.request_limit());
         if !waiting::until(&self.state, Some(end), "an IRP", || self.is_complete()) {
-            waiting::stuck(
-                &self.state,
-                Rule::IrpNeverCompleted,
-                format_args!("the request {:#x} is not completed", self.request.code),
-            );
+            self.state
+                .dispatcher
+                .stuck(Rule::IrpNeverCompleted, format_args!("the request {:#x} is not completed", self.request.code));
         }
         let outcome = lock(&self.request.outcome).clone();
         outcome.map_or_else(

@@ -7,94 +7,38 @@ use std::{
     ffi::c_void,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+        atomic::Ordering::{AcqRel, Acquire, Release},
     },
 };
 
 use wdk_bindings::{
-    CCHAR, FILE_OBJECT, IO_STACK_LOCATION, IO_TYPE_IRP, IRP, IRP_MJ_DEVICE_CONTROL, IRP_MJ_INTERNAL_DEVICE_CONTROL,
-    IRP_MJ_PNP, METHOD_BUFFERED, NTSTATUS, PDEVICE_OBJECT, PDRIVER_CANCEL, PIRP, SL_INVOKE_ON_CANCEL,
-    SL_INVOKE_ON_ERROR, SL_INVOKE_ON_SUCCESS, SL_PENDING_RETURNED, STATUS_INVALID_DEVICE_REQUEST,
-    STATUS_MORE_PROCESSING_REQUIRED, STATUS_PENDING, UCHAR, ULONG, USHORT,
+    CCHAR, FILE_OBJECT, IO_STACK_LOCATION, IRP_MJ_DEVICE_CONTROL, IRP_MJ_INTERNAL_DEVICE_CONTROL, IRP_MJ_PNP,
+    METHOD_BUFFERED, NTSTATUS, PDEVICE_OBJECT, PDRIVER_CANCEL, PIRP, SL_INVOKE_ON_CANCEL, SL_INVOKE_ON_ERROR,
+    SL_INVOKE_ON_SUCCESS, STATUS_INVALID_DEVICE_REQUEST, STATUS_MORE_PROCESSING_REQUIRED, STATUS_PENDING, UCHAR, ULONG,
 };
 
-use super::{cancel, device::Device, own::Threaded, power::PowerRequest};
+use super::{
+    block, cancel,
+    device::Device,
+    request::{
+        Level, Maker, Outcome, Passed, Progress, Request, current, is_marked, mark, number, set_current, set_status,
+        status_of,
+    },
+};
 use crate::{
     context::{self, DriverId, NOBODY},
-    kernel::{State, lock},
     pool,
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    tracked::{self, Kind, Object},
-    wdm::{mdl, routine},
+    state::{State, lock},
+    wdm::mdl,
 };
 
-const TAG: u32 = u32::from_ne_bytes(*b"Irp ");
 /// How many bits of a control code say how its buffers come.
 pub const METHOD: ULONG = 3;
 /// `METHOD_NEITHER`: the driver gets the addresses as they are.
 const NEITHER: ULONG = 3;
-
-/// Who made a request, and so what becomes of it when every driver is done with it.
-pub enum Maker {
-    /// The system, for a program: it copies so many bytes of its output at most. The input is a block of its own unless the method is
-    /// `METHOD_BUFFERED`.
-    Program { input: usize, output: usize, room: usize },
-    /// Plug and play.
-    System,
-    /// The system, for a driver that wants a device in another power state.
-    Power(PowerRequest),
-    /// A driver, which frees it.
-    Driver(DriverId),
-    /// The system, for a driver that waits.
-    Threaded(Threaded),
-}
-
-/// A driver that has the request, or has passed it on.
-struct Level {
-    device: Arc<Device>,
-    /// Which stack location it has: those of a driver that passes its own on are the same.
-    location: u8,
-    progress: Mutex<Progress>,
-}
-
-/// How far a driver is with a request.
-#[derive(Clone, Copy, Default)]
-struct Progress {
-    /// It has passed it on.
-    passed_on: bool,
-    /// What its dispatch routine has returned.
-    returned: Option<NTSTATUS>,
-    passed: Option<Passed>,
-}
-
-/// What a driver's stack location was when the driver was done with it.
-#[derive(Clone, Copy)]
-struct Passed {
-    status: NTSTATUS,
-    marked: bool,
-}
-
-/// A request that is on its way.
-pub struct Request {
-    pub address: usize,
-    pub code: u32,
-    locations: u8,
-    pub maker: Maker,
-    levels: Mutex<Vec<Arc<Level>>>,
-    /// The device at the bottom of a stack, which is the system's own, has had it.
-    pub reached_bottom: AtomicBool,
-    /// Winsock Kernel has completed it, and its driver has not made it anew since.
-    is_spent: AtomicBool,
-    pub outcome: Mutex<Option<Outcome>>,
-}
-
-/// How a request ended.
-#[derive(Clone)]
-pub struct Outcome {
-    pub status: NTSTATUS,
-    pub bytes: Vec<u8>,
-}
 
 /// What is asked of a device.
 pub struct Question<'input> {
@@ -105,191 +49,13 @@ pub struct Question<'input> {
     pub file: *mut FILE_OBJECT,
 }
 
-/// A block of the system's own.
-pub fn block(size: usize, zeroed: bool) -> usize {
-    pool::allocate(NOBODY, size.max(1), TAG, zeroed)
-        .unwrap_or_else(|| bug_check(Rule::NotSimulated, format_args!("no memory for a request")))
-}
-
-/// Frees it.
-pub fn free_block(address: usize) {
-    pool::free(address, Some(TAG));
-}
-
-/// The stack location that an IRP is at (`IoGetCurrentIrpStackLocation`).
-pub fn current(irp: PIRP) -> *mut IO_STACK_LOCATION {
-    // SAFETY: an IRP that is not complete; the arm that the I/O manager uses.
-    let place = unsafe { &raw mut (*irp).Tail.Overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
-    // SAFETY: as above.
-    unsafe { place.read() }
-}
-
-fn set_current(irp: PIRP, location: *mut IO_STACK_LOCATION, number: u8) {
-    // SAFETY: an IRP that is not complete; the arm that the I/O manager uses.
-    let place = unsafe { &raw mut (*irp).Tail.Overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
-    // SAFETY: as above.
-    unsafe { place.write(location) };
-    // SAFETY: as above.
-    unsafe { (*irp).CurrentLocation = CCHAR::try_from(number).unwrap_or(CCHAR::MAX) };
-}
-
-/// The number of the stack location that an IRP is at: the first driver has the highest.
-fn number(irp: PIRP) -> u8 {
-    // SAFETY: an IRP that is not complete.
-    let number = unsafe { (*irp).CurrentLocation };
-    u8::try_from(number).unwrap_or(0)
-}
-
-/// The status that an IRP has.
-pub fn status_of(irp: PIRP) -> NTSTATUS {
-    // SAFETY: an IRP that is not complete.
-    let block = unsafe { (*irp).IoStatus };
-    // SAFETY: the arm that drivers write.
-    unsafe { block.__bindgen_anon_1.Status }
-}
-
-/// Gives an IRP a status.
-pub fn set_status(irp: PIRP, status: NTSTATUS) {
-    // SAFETY: an IRP that is not complete.
-    let block = unsafe { &mut (*irp).IoStatus };
-    block.__bindgen_anon_1.Status = status;
-}
-
-fn is_marked(location: *const IO_STACK_LOCATION) -> bool {
-    // SAFETY: a location of an IRP that is not complete.
-    let control = unsafe { (*location).Control };
-    ULONG::from(control) & SL_PENDING_RETURNED != 0
-}
-
-fn mark(location: *mut IO_STACK_LOCATION) {
-    // SAFETY: a location of an IRP that is not complete.
-    unsafe { (*location).Control |= UCHAR::try_from(SL_PENDING_RETURNED).unwrap_or(0) };
-}
-
-impl Level {
-    /// The driver is done with the request.
-    fn pass(&self, passed: Passed) {
-        let returned = {
-            let mut progress = lock(&self.progress);
-            progress.passed = Some(passed);
-            progress.returned
-        };
-        if returned == Some(STATUS_PENDING) && !passed.marked {
-            let words = format_args!("a dispatch routine returned STATUS_PENDING, and the IRP was never marked so");
-            bug_check(Rule::IrpStatus, words);
-        }
-    }
-}
-
-impl Request {
-    /// The structure as the drivers have it.
-    pub const fn pointer(&self) -> PIRP {
-        std::ptr::with_exposed_provenance_mut(self.address)
-    }
-
-    fn location(&self, number: u8) -> *mut IO_STACK_LOCATION {
-        self.pointer().wrapping_add(1).cast::<IO_STACK_LOCATION>().wrapping_add(usize::from(number) - 1)
-    }
-
-    /// The location of the next driver (`IoGetNextIrpStackLocation`).
-    pub fn next_location(&self) -> *mut IO_STACK_LOCATION {
-        current(self.pointer()).wrapping_sub(1)
-    }
-
-    /// Returns true if drivers have it: it was sent, and is not complete.
-    pub fn is_on_its_way(&self) -> bool {
-        !lock(&self.levels).is_empty()
-    }
-
-    /// Returns true if a device of that driver has it, or has passed it on.
-    pub fn is_at(&self, owner: DriverId) -> bool {
-        lock(&self.levels).iter().any(|level| level.device.owner == owner)
-    }
-
-    /// Who has it now.
-    pub fn holder(&self) -> Option<Arc<Device>> {
-        lock(&self.levels).last().map(|level| level.device.clone())
-    }
-
-    fn owner_at(&self, location: u8) -> DriverId {
-        let found = lock(&self.levels).iter().rfind(|level| level.location == location).map(|level| level.device.owner);
-        found.unwrap_or(match &self.maker {
-            Maker::Driver(owner) => *owner,
-            Maker::Threaded(threaded) => threaded.owner,
-            _ => NOBODY,
-        })
-    }
-}
-
-/// The structure, at its first location: that of whoever made it.
-fn write(request: &Request) {
-    let mut irp = std::mem::MaybeUninit::<IRP>::zeroed();
-    // SAFETY: zeroes are a value of every field: numbers and pointers.
-    let irp = unsafe { irp.assume_init_mut() };
-    irp.Type = i16::try_from(IO_TYPE_IRP).unwrap_or(0);
-    irp.Size = USHORT::try_from(size_of_irp(request.locations)).unwrap_or(0);
-    irp.StackCount = CCHAR::try_from(request.locations).unwrap_or(CCHAR::MAX);
-    // SAFETY: the request's own block, which has room for it.
-    unsafe { request.pointer().write(*irp) };
-    for number in 1..=request.locations {
-        // SAFETY: as above; zeroes are a value of every field.
-        unsafe { request.location(number).write_bytes(0, 1) };
-    }
-    set_current(request.pointer(), request.location(1).wrapping_add(request.locations.into()), request.locations + 1);
-}
-
-const fn size_of_irp(locations: u8) -> usize {
-    size_of::<IRP>() + locations as usize * size_of::<IO_STACK_LOCATION>()
-}
-
 impl State {
-    /// Makes a request with so many stack locations.
-    pub fn make_irp(&self, locations: u8, code: u32, maker: Maker) -> Arc<Request> {
-        let request = Arc::new(Request {
-            address: block(size_of_irp(locations), true),
-            code,
-            locations,
-            maker,
-            levels: Mutex::default(),
-            reached_bottom: AtomicBool::new(false),
-            is_spent: AtomicBool::new(false),
-            outcome: Mutex::default(),
-        });
-        write(&request);
-        self.track(request.address, NOBODY, Object::Plain(Kind::Irp));
-        lock(&self.wdm.io).requests.insert(request.address, request.clone());
-        request
-    }
-
-    /// The request that an IRP is. `None` if it is none, or was complete.
-    pub fn irp(&self, irp: PIRP) -> Option<Arc<Request>> {
-        let found = lock(&self.wdm.io).requests.get(&irp.addr()).cloned();
-        if found.is_none() {
-            self.check_moved(irp.addr(), Kind::Irp);
-        }
-        found
-    }
-
-    /// Begins anew with a request that nobody has.
-    pub fn reset_irp(request: &Request) {
-        write(request);
-        request.is_spent.store(false, Release);
-        tracked::seal(request.address, Kind::Irp);
-    }
-
-    /// The memory of a request that has come to its end.
-    pub fn free_irp(&self, request: &Request) {
-        lock(&self.wdm.io).requests.remove(&request.address);
-        self.untrack_and_remember(request.address, Kind::Irp, ", and completed or freed since");
-        free_block(request.address);
-    }
-
     /// Sends a program's request to a device, whose driver gets it before this returns.
     pub fn call_device(self: &Arc<Self>, device: &Arc<Device>, question: &Question<'_>) -> Arc<Request> {
         let method = question.code & METHOD;
         let (length, room) = (question.input.len(), question.output);
-        let input = block(if method == METHOD_BUFFERED { length.max(room) } else { length }, false);
-        let output = if method == METHOD_BUFFERED { input } else { block(room, false) };
+        let input = block::allocate(if method == METHOD_BUFFERED { length.max(room) } else { length }, false);
+        let output = if method == METHOD_BUFFERED { input } else { block::allocate(room, false) };
         let start: *mut u8 = std::ptr::with_exposed_provenance_mut(input);
         // SAFETY: a new block with room for the input.
         unsafe { start.copy_from_nonoverlapping(question.input.as_ptr(), length) };
@@ -476,13 +242,8 @@ impl State {
                 let above = if is_top { std::ptr::null_mut() } else { unsafe { (*current(irp)).DeviceObject } };
                 // SAFETY: the location was the driver's that is done with it.
                 unsafe { (*done).Control = 0 };
-                if pool::is_live(location.Context.addr()) == Some(false) {
-                    let words = format_args!(
-                        "the context {:p} of a completion routine is in memory that is free",
-                        location.Context
-                    );
-                    bug_check(Rule::UseAfterFree, words);
-                }
+                let context = location.Context;
+                pool::check_live(context.addr(), format_args!("the context {context:p} of a completion routine is in"));
                 let answer = context::call(request.owner_at(number + 1), "a completion routine", || {
                     // SAFETY: the routine that the driver above has set, with its device, the IRP and the driver's own context.
                     unsafe { routine(above, irp, location.Context) }
@@ -516,14 +277,13 @@ impl State {
                 let length = usize::try_from(information).unwrap_or(usize::MAX).min(*room);
                 // SAFETY: the request's buffer has at least as many bytes.
                 bytes = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();
-                free_block(*input);
+                block::free(*input);
                 if output != input {
-                    free_block(*output);
+                    block::free(*output);
                 }
             }
             Maker::System => {}
-            Maker::Power(power) => power.tell(irp),
-            Maker::Threaded(threaded) => threaded.tell(self, irp),
+            Maker::Power(end) | Maker::Threaded { end, .. } => end(self, irp),
             Maker::Driver(_) => bug_check(
                 Rule::IrpNotTaken,
                 format_args!("an IRP that a driver allocated has come back, and no completion routine kept it"),
@@ -625,7 +385,7 @@ pub extern "C" fn IofCompleteRequest(irp: PIRP, _boost: CCHAR) {
         let information = usize::try_from(unsafe { (*irp).IoStatus.Information }).unwrap_or(usize::MAX);
         let room = match &request.maker {
             Maker::Program { room, .. } => Some(*room),
-            Maker::Threaded(threaded) => threaded.room(),
+            Maker::Threaded { room, .. } => *room,
             _ => None,
         };
         // SAFETY: the location of a request that is not complete.

@@ -7,35 +7,33 @@ use wdk_bindings::{
     NTSTATUS, PDEVICE_OBJECT, PIO_STATUS_BLOCK, PIRP, PKEVENT, PLARGE_INTEGER, PVOID, UCHAR, ULONG,
 };
 
-use super::irp::{METHOD, Maker, Request, block, free_block, set_status, status_of};
+use super::{
+    block,
+    irp::METHOD,
+    request::{Maker, Request, Requests, set_status, status_of},
+};
 use crate::{
     context::{self, DriverId},
-    kernel::{State, lock},
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    wdm::{event, routine},
+    state::State,
+    wdm::event,
 };
 
 /// What a driver that waits for a request is given at its end.
-pub struct Threaded {
-    pub owner: DriverId,
+struct Threaded {
     event: usize,
     block: usize,
     /// The copy of the buffers.
     buffer: usize,
     /// Where the output goes, and how much of it, if it is copied.
     output: Option<(usize, usize)>,
-    room: Option<usize>,
 }
 
 impl Threaded {
-    /// The room for the output, if the system knows it.
-    pub const fn room(&self) -> Option<usize> {
-        self.room
-    }
-
     /// The request is complete.
-    pub fn tell(&self, state: &State, irp: PIRP) {
+    fn tell(&self, state: &State, irp: PIRP) {
         // SAFETY: an IRP that is not freed yet.
         let outcome = unsafe { (*irp).IoStatus };
         if let Some((place, room)) = self.output.filter(|_| status_of(irp) >= 0) {
@@ -45,7 +43,7 @@ impl Threaded {
             // SAFETY: both have at least as many bytes, and the driver keeps its own until it has the event.
             unsafe { to.copy_from_nonoverlapping(from, length) };
         }
-        free_block(self.buffer);
+        block::free(self.buffer);
         let block: PIO_STATUS_BLOCK = std::ptr::with_exposed_provenance_mut(self.block);
         // SAFETY: the driver's structure, which it keeps until it has the event.
         unsafe { block.write(outcome) };
@@ -53,6 +51,12 @@ impl Threaded {
             event::set(state, std::ptr::with_exposed_provenance_mut(self.event));
         }
     }
+}
+
+/// The caller waits for the request, and is told of its end.
+fn threaded(waiter: Threaded, room: Option<usize>) -> Maker {
+    let end = Box::new(move |state: &State, irp| waiter.tell(state, irp));
+    Maker::Threaded { owner: context::caller(), room, end }
 }
 
 fn own(state: &State, irp: PIRP, what: &str) -> Arc<Request> {
@@ -71,9 +75,9 @@ fn own(state: &State, irp: PIRP, what: &str) -> Arc<Request> {
 impl State {
     /// A driver is unloaded: it must have freed its own.
     pub fn has_own_irps(&self, owner: DriverId) -> bool {
-        lock(&self.wdm.io).requests.values().any(|request| match &request.maker {
+        self.locked::<Requests>().all().any(|request| match &request.maker {
             Maker::Driver(maker) => *maker == owner,
-            Maker::Threaded(threaded) => threaded.owner == owner,
+            Maker::Threaded { owner: one, .. } => *one == owner,
             _ => false,
         })
     }
@@ -129,7 +133,7 @@ extern "C" fn IoBuildDeviceIoControlRequest(
             return std::ptr::null_mut();
         }
         let (room, length) = (output_length as usize, input_length as usize);
-        let buffer = block(if copies { room.max(length) } else { length }, false);
+        let buffer = block::allocate(if copies { room.max(length) } else { length }, false);
         let start: *mut u8 = std::ptr::with_exposed_provenance_mut(buffer);
         if (copies || is_direct) && length > 0 {
             // SAFETY: a new block with room, and the driver's input.
@@ -138,14 +142,15 @@ extern "C" fn IoBuildDeviceIoControlRequest(
         let request = state.make_irp(
             device.locations(),
             code,
-            Maker::Threaded(Threaded {
-                owner: context::caller(),
-                event: event.expose_provenance(),
-                block: status.expose_provenance(),
-                buffer,
-                output: copies.then(|| (output.expose_provenance(), room)),
-                room: (copies || is_direct).then_some(room),
-            }),
+            threaded(
+                Threaded {
+                    event: event.expose_provenance(),
+                    block: status.expose_provenance(),
+                    buffer,
+                    output: copies.then(|| (output.expose_provenance(), room)),
+                },
+                (copies || is_direct).then_some(room),
+            ),
         );
         // SAFETY: the request's own block, which nobody else has yet.
         let location = unsafe { &mut *request.next_location() };
@@ -172,8 +177,7 @@ extern "C" fn IoBuildAsynchronousFsdRequest(
     _status: PIO_STATUS_BLOCK,
 ) -> PIRP {
     routine!("IoBuildAsynchronousFsdRequest", |state| {
-        let maker = Maker::Driver(context::caller());
-        build(state, major, device, maker)
+        build(state, major, device, || Maker::Driver(context::caller()))
     })
 }
 
@@ -188,31 +192,28 @@ extern "C" fn IoBuildSynchronousFsdRequest(
     status: PIO_STATUS_BLOCK,
 ) -> PIRP {
     routine!("IoBuildSynchronousFsdRequest", |state| {
-        let threaded = Threaded {
-            owner: context::caller(),
-            event: event.expose_provenance(),
-            block: status.expose_provenance(),
-            buffer: block(0, false),
-            output: None,
-            room: None,
-        };
-        build(state, major, device, Maker::Threaded(threaded))
+        build(state, major, device, || {
+            let waiter = Threaded {
+                event: event.expose_provenance(),
+                block: status.expose_provenance(),
+                buffer: block::allocate(0, false),
+                output: None,
+            };
+            threaded(waiter, None)
+        })
     })
 }
 
 /// A request without a buffer: plug and play, power, shutdown, flush.
-fn build(state: &Arc<State>, major: ULONG, device: PDEVICE_OBJECT, maker: Maker) -> PIRP {
+fn build(state: &Arc<State>, major: ULONG, device: PDEVICE_OBJECT, maker: impl FnOnce() -> Maker) -> PIRP {
     if [IRP_MJ_READ, IRP_MJ_WRITE].contains(&major) {
         bug_check(Rule::NotSimulated, format_args!("reads and writes of drivers"));
     }
     let device = state.device_at(device);
     if state.strikes() {
-        if let Maker::Threaded(threaded) = maker {
-            free_block(threaded.buffer);
-        }
         return std::ptr::null_mut();
     }
-    let request = state.make_irp(device.locations(), 0, maker);
+    let request = state.make_irp(device.locations(), 0, maker());
     // SAFETY: the request's own block, which nobody else has yet.
     unsafe { (*request.next_location()).MajorFunction = UCHAR::try_from(major).unwrap_or(0) };
     request.pointer()

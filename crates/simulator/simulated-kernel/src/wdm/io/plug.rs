@@ -3,7 +3,7 @@
 
 use std::sync::{
     Arc,
-    atomic::Ordering::{Acquire, Relaxed},
+    atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use host::machine::{self, Irql};
@@ -11,20 +11,23 @@ use wdk_bindings::{
     DO_DEVICE_INITIALIZING, DRIVER_ADD_DEVICE, DRIVER_OBJECT, IRP_MJ_MAXIMUM_FUNCTION, IRP_MJ_PNP, IRP_MJ_POWER,
     IRP_MN_CANCEL_REMOVE_DEVICE, IRP_MN_QUERY_REMOVE_DEVICE, IRP_MN_REMOVE_DEVICE, IRP_MN_START_DEVICE,
     IRP_MN_STOP_DEVICE, IRP_MN_SURPRISE_REMOVAL, NTSTATUS, PDEVICE_OBJECT, PDRIVER_OBJECT, PIRP, SL_PENDING_RETURNED,
-    STATUS_DEVICE_BUSY, STATUS_NOT_SUPPORTED, STATUS_PENDING, STATUS_SUCCESS, UCHAR,
+    STATUS_DEVICE_BUSY, STATUS_PENDING, STATUS_SUCCESS, UCHAR,
 };
 
 use super::{
-    device::{Device, Functions},
-    irp::{IofCompleteRequest, Maker, Request, current, set_status, status_of},
+    ask,
+    device::{Device, Devices, Functions},
+    irp::IofCompleteRequest,
+    request::{Maker, current, set_status, status_of},
 };
 use crate::{
     context::{self, DriverId, NOBODY},
-    kernel::{self, State, lock},
-    pnp::Driver,
+    drivers::Driver,
     report::bug_check,
     rule::Rule,
-    waiting, wdm,
+    state::{self, Part, State},
+    waiting,
+    wdm::thread,
 };
 
 /// `IRP_MN_QUERY_STOP_DEVICE` and its answer, and what is asked after the first start. The facts do not have them.
@@ -39,13 +42,17 @@ pub struct PlainDevice {
     physical: Arc<Device>,
 }
 
+/// The next request that the bus driver of a plain WDM driver gets is completed later.
+#[derive(Default)]
+pub struct BusIsLate(AtomicBool);
+
+impl Part for BusIsLate {}
+
 /// What a driver has put into its extension.
 pub fn add_device_of(object: usize) -> DRIVER_ADD_DEVICE {
     let object: PDRIVER_OBJECT = std::ptr::with_exposed_provenance_mut(object);
-    // SAFETY: driver objects are never freed.
-    let extension = unsafe { (*object).DriverExtension };
-    // SAFETY: nor are their extensions.
-    unsafe { (*extension).AddDevice }
+    // SAFETY: driver objects are never freed. Nor are their extensions.
+    unsafe { (*(*object).DriverExtension).AddDevice }
 }
 
 impl Driver {
@@ -55,8 +62,8 @@ impl Driver {
     ///
     /// What the driver says. Then nothing of the device may be left.
     pub fn add_plain_device(&self) -> Result<PlainDevice, NTSTATUS> {
-        let (state, owner) = (self.state().clone(), self.id());
-        let object = lock(&state.pnp).drivers[&owner].object;
+        let (state, owner) = (self.state.clone(), self.id);
+        let object = state.drivers()[&owner].object;
         let Some(add) = add_device_of(object) else {
             bug_check(Rule::BadArgument, format_args!("a driver without AddDevice"));
         };
@@ -97,37 +104,10 @@ impl PlainDevice {
         self.state.top_of(&self.physical)
     }
 
-    /// Makes a request with that minor function, for the device that gets it first.
-    pub(super) fn request(state: &State, top: &Device, (major, minor): (u32, u32), maker: Maker) -> Arc<Request> {
-        let request = state.make_irp(top.locations(), minor, maker);
-        set_status(request.pointer(), STATUS_NOT_SUPPORTED);
-        // SAFETY: a location of the request's own block, which nobody else has yet.
-        let location = unsafe { &mut *request.next_location() };
-        location.MajorFunction = UCHAR::try_from(major).unwrap_or(0);
-        location.MinorFunction = UCHAR::try_from(minor).unwrap_or(0);
-        request
-    }
-
-    /// Sends a request down the stack, and waits for its end.
-    pub(super) fn send(state: &Arc<State>, top: &Arc<Device>, request: &Arc<Request>, what: &str) -> NTSTATUS {
-        state.pass(request, top);
-        let end = state.machine.now().saturating_add(state.request_limit());
-        if !waiting::until(state, Some(end), what, || lock(&request.outcome).is_some()) {
-            waiting::stuck(state, Rule::IrpNeverCompleted, format_args!("{what} is not completed"));
-        }
-        let outcome = lock(&request.outcome).as_ref().map_or(STATUS_SUCCESS, |outcome| outcome.status);
-        // Who does not know a request passes it on, and so does who has carried one out: the bus driver has to do its part.
-        let owes = outcome >= 0 || outcome == STATUS_NOT_SUPPORTED;
-        if owes && !request.reached_bottom.load(Acquire) {
-            bug_check(Rule::IrpNotPassedDown, format_args!("{what} ended with {outcome:#x} without the bus driver"));
-        }
-        outcome
-    }
-
     fn ask(&self, minor: u32, what: &str) -> Result<(), NTSTATUS> {
         let top = self.top();
-        let request = Self::request(&self.state, &top, (IRP_MJ_PNP, minor), Maker::System);
-        let status = Self::send(&self.state, &top, &request, what);
+        let request = ask::request(&self.state, &top, (IRP_MJ_PNP, minor), Maker::System);
+        let status = ask::send(&self.state, &top, &request, what);
         if status < 0 { Err(status) } else { Ok(()) }
     }
 
@@ -158,8 +138,7 @@ impl PlainDevice {
 
     /// How many files and requests the driver's devices have.
     fn users(&self) -> u32 {
-        let io = lock(&self.state.wdm.io);
-        io.devices.values().filter(|device| device.owner == self.owner).map(|device| device.users.load(Relaxed)).sum()
+        self.state.locked::<Devices>().users_of(self.owner)
     }
 
     /// Removes the device, as the device manager does: asks, and gives it back if the driver says no.
@@ -214,7 +193,7 @@ impl PlainDevice {
 /// What the bus driver does with each request for its device: what it knows succeeds, at once or, every second time, later and at
 /// `DISPATCH_LEVEL`, as a driver above has to expect. Others it leaves as they are.
 unsafe extern "C" fn bus(_: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
-    let state = kernel::current();
+    let state = state::current();
     // SAFETY: the location of a request that is not complete.
     let location = unsafe { &mut *current(irp) };
     let known = if u32::from(location.MajorFunction) == IRP_MJ_PNP {
@@ -226,14 +205,14 @@ unsafe extern "C" fn bus(_: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
     if known {
         set_status(irp, STATUS_SUCCESS);
     }
-    if !state.wdm.bus_is_late.fetch_xor(true, Relaxed) {
+    if !state.part::<BusIsLate>().0.fetch_xor(true, Relaxed) {
         let status = status_of(irp);
         IofCompleteRequest(irp, 0);
         return status;
     }
     location.Control |= UCHAR::try_from(SL_PENDING_RETURNED).unwrap_or(0);
     let irp = irp.expose_provenance();
-    wdm::spawn_for_work_item(&state, NOBODY, move || {
+    thread::spawn_for_work_item(&state, NOBODY, move || {
         let before = machine::raise(Irql::DISPATCH_LEVEL);
         IofCompleteRequest(std::ptr::with_exposed_provenance_mut(irp), 0);
         machine::lower(before);

@@ -1,6 +1,10 @@
 //! Power of drivers of plain WDM: the system's states, which the driver is told of, and the device's, which it asks for.
 
-use std::{ops::RangeInclusive, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::RangeInclusive,
+    sync::{Arc, Mutex},
+};
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
@@ -10,16 +14,18 @@ use wdk_bindings::{
 };
 
 use super::{
+    ask,
     device::Device,
-    irp::{IofCallDriver, Maker, Request},
-    plug::PlainDevice,
+    irp::IofCallDriver,
+    request::{Maker, Request},
 };
 use crate::{
     context::{self, DriverId},
-    kernel::{State, lock},
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    wdm::{self, routine},
+    state::{Part, State},
+    wdm::thread,
 };
 
 /// `IRP_MN_WAIT_WAKE`, which the facts do not have.
@@ -28,12 +34,19 @@ const WAIT_WAKE: UCHAR = 0;
 /// `REQUEST_POWER_COMPLETE`.
 type RequestPowerComplete = unsafe extern "C" fn(PDEVICE_OBJECT, UCHAR, POWER_STATE, PVOID, PIO_STATUS_BLOCK);
 
-/// The state in which a driver has said that its device is.
-#[derive(Clone, Copy, Default)]
-pub struct Told(i32);
+/// The states in which drivers have said that their devices are, by the address of the device object.
+#[derive(Default)]
+pub struct PowerStates(BTreeMap<usize, i32>);
+
+impl Part for Mutex<PowerStates> {}
+
+/// A device is deleted.
+pub fn forget_device(state: &State, address: usize) {
+    state.locked::<PowerStates>().0.remove(&address);
+}
 
 /// A driver that wants its device in a power state, and whom it tells of that.
-pub struct PowerRequest {
+struct PowerRequest {
     owner: DriverId,
     device: usize,
     minor: UCHAR,
@@ -44,7 +57,7 @@ pub struct PowerRequest {
 
 impl PowerRequest {
     /// The request is complete.
-    pub fn tell(&self, irp: PIRP) {
+    fn tell(&self, irp: PIRP) {
         let Some(routine) = self.routine else { return };
         // SAFETY: an IRP that is not freed yet.
         let mut outcome = unsafe { (*irp).IoStatus };
@@ -79,9 +92,9 @@ pub fn set_system_state(state: &Arc<State>, top: &Arc<Device>, works: bool) -> R
     const WORKS: i32 = _SYSTEM_POWER_STATE::PowerSystemWorking;
     let wanted = if works { WORKS } else { _SYSTEM_POWER_STATE::PowerSystemSleeping3 };
     let send = |minor, system, what| {
-        let request = PlainDevice::request(state, top, (IRP_MJ_POWER, minor), Maker::System);
+        let request = ask::request(state, top, (IRP_MJ_POWER, minor), Maker::System);
         write(&request, _POWER_STATE_TYPE::SystemPowerState, system);
-        PlainDevice::send(state, top, &request, what)
+        ask::send(state, top, &request, what)
     };
     if !works {
         let answer = send(IRP_MN_QUERY_POWER, wanted, "IRP_MN_QUERY_POWER");
@@ -141,10 +154,9 @@ extern "C" fn PoSetPowerState(device: PDEVICE_OBJECT, kind: POWER_STATE_TYPE, st
         if level > Irql::APC_LEVEL && new != _DEVICE_POWER_STATE::PowerDeviceD0 {
             bug_check(Rule::IrqlTooHigh, format_args!("PoSetPowerState of a device that sleeps, at {level}"));
         }
-        let mut io = lock(&kernel.wdm.io);
+        let before = kernel.locked::<PowerStates>().0.insert(device.address, new);
         // Every device begins with the state that works.
-        let told = io.power.entry(device.address).or_insert(Told(_DEVICE_POWER_STATE::PowerDeviceD0));
-        of(std::mem::replace(&mut told.0, new))
+        of(before.unwrap_or(_DEVICE_POWER_STATE::PowerDeviceD0))
     })
 }
 
@@ -184,13 +196,13 @@ extern "C" fn PoRequestPowerIrp(
             routine,
             context: context.expose_provenance(),
         };
-        let maker = Maker::Power(power);
-        let request = PlainDevice::request(kernel, &top, (IRP_MJ_POWER, minor.into()), maker);
+        let maker = Maker::Power(Box::new(move |_, irp| power.tell(irp)));
+        let request = ask::request(kernel, &top, (IRP_MJ_POWER, minor.into()), maker);
         write(&request, _POWER_STATE_TYPE::DevicePowerState, wanted);
         let state = kernel.clone();
         // The driver may be at `DISPATCH_LEVEL`, where a device that can be paged may not be asked.
-        wdm::spawn_for_work_item(kernel, owner, move || {
-            let status = PlainDevice::send(&state, &top, &request, "a power request of a driver");
+        thread::spawn_for_work_item(kernel, owner, move || {
+            let status = ask::send(&state, &top, &request, "a power request of a driver");
             if ULONG::from(minor) == IRP_MN_SET_POWER && wanted > _DEVICE_POWER_STATE::PowerDeviceD0 {
                 set(status);
             }

@@ -2,7 +2,10 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, Ordering::Acquire, Ordering::Release},
+    atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Release},
+    },
 };
 
 use wdk_bindings::{
@@ -11,12 +14,12 @@ use wdk_bindings::{
 
 use crate::{
     context,
-    kernel::{State, lock},
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    tracked::Object,
+    state::{State, lock},
+    tracked::{Kind, Object, Structure},
     waiting,
-    wdm::routine,
 };
 
 /// A remove lock: the tags of those who hold it.
@@ -26,15 +29,21 @@ pub struct RemoveLock {
     holders: Mutex<Vec<usize>>,
 }
 
-impl RemoveLock {
-    /// Returns true if somebody holds it.
-    pub fn is_held(&self) -> bool {
-        !lock(&self.holders).is_empty()
+impl Structure for RemoveLock {
+    fn rule_if_freed(&self) -> Option<Rule> {
+        self.is_held().then_some(Rule::RemoveLock)
     }
 
-    /// Returns true if its device was removed: it does not come back.
-    pub fn is_removed(&self) -> bool {
-        self.removed.load(Acquire)
+    /// One whose device was removed does not come back.
+    fn rule_if_initialised(&self) -> Option<Rule> {
+        (self.removed.load(Acquire) || self.is_held()).then_some(Rule::RemoveLock)
+    }
+}
+
+impl RemoveLock {
+    /// Returns true if somebody holds it.
+    fn is_held(&self) -> bool {
+        !lock(&self.holders).is_empty()
     }
 
     fn release(&self, tag: PVOID) {
@@ -53,7 +62,7 @@ fn find(state: &State, place: PIO_REMOVE_LOCK, size: ULONG) -> Arc<RemoveLock> {
     if size as usize != size_of::<IO_REMOVE_LOCK>() {
         bug_check(Rule::BadArgument, format_args!("a remove lock of {size} bytes"));
     }
-    state.remove_lock(place.expose_provenance())
+    state.structure(place.expose_provenance(), Kind::RemoveLock)
 }
 
 #[unsafe(no_mangle)]
@@ -68,7 +77,7 @@ extern "C" fn IoInitializeRemoveLockEx(
         if size as usize != size_of::<IO_REMOVE_LOCK>() {
             bug_check(Rule::BadArgument, format_args!("a remove lock of {size} bytes"));
         }
-        state.track(place.expose_provenance(), context::caller(), Object::RemoveLock(Arc::default()));
+        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::RemoveLock, RemoveLock::default()));
     });
 }
 

@@ -1,18 +1,23 @@
 //! Work items: a call in a system thread.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use wdk_bindings::{
     PDEVICE_OBJECT, PIO_WORKITEM, PIO_WORKITEM_ROUTINE, PIO_WORKITEM_ROUTINE_EX, PVOID, WORK_QUEUE_TYPE,
 };
 
+use super::device::Devices;
 use crate::{
     argument::Argument,
     context::{self, DriverId},
-    kernel::{State, lock},
     report::bug_check,
+    routine::routine,
     rule::Rule,
-    wdm::{self, routine},
+    state::{Part, State, lock},
+    wdm::thread,
 };
 
 /// The state of a work item: queued or not.
@@ -26,7 +31,7 @@ impl Queued {
             bug_check(Rule::WorkItemQueued, format_args!("a work item is queued that is queued already"));
         }
         let mine = self.clone();
-        wdm::spawn_for_work_item(state, driver, move || {
+        thread::spawn_for_work_item(state, driver, move || {
             *lock(&mine.0) = false;
             drop(mine);
             context::call(driver, "a work item", work);
@@ -43,23 +48,36 @@ impl Queued {
 }
 
 /// A work item of a device or of a driver.
-pub struct WorkItem {
-    pub owner: DriverId,
+struct WorkItem {
+    owner: DriverId,
     /// The device object or the driver object.
     device: usize,
     queued: Arc<Queued>,
 }
 
+/// Those that drivers have allocated.
+#[derive(Default)]
+pub struct WorkItems(BTreeMap<usize, Arc<WorkItem>>);
+
+impl Part for Mutex<WorkItems> {}
+
+impl WorkItems {
+    /// Returns true if there are some of that driver.
+    pub fn are_of(&self, owner: DriverId) -> bool {
+        self.0.values().any(|item| item.owner == owner)
+    }
+}
+
 fn find(state: &State, item: PIO_WORKITEM) -> Arc<WorkItem> {
-    let found = lock(&state.wdm.io).work_items.get(&item.addr()).cloned();
+    let found = state.locked::<WorkItems>().0.get(&item.addr()).cloned();
     found.unwrap_or_else(|| bug_check(Rule::BadHandle, format_args!("{item:p} is no work item, or was one")))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn IoAllocateWorkItem(device: PDEVICE_OBJECT) -> PIO_WORKITEM {
     routine!("IoAllocateWorkItem", |state| {
-        let is_driver = || lock(&state.pnp).drivers.values().any(|driver| driver.object == device.addr());
-        let is_device = lock(&state.wdm.io).devices.contains_key(&device.addr());
+        let is_driver = || state.drivers().values().any(|driver| driver.object == device.addr());
+        let is_device = state.locked::<Devices>().has(device.addr());
         if !is_device && !is_driver() {
             bug_check(Rule::BadHandle, format_args!("{device:p} is no device object and no driver object, or was one"));
         }
@@ -68,22 +86,10 @@ extern "C" fn IoAllocateWorkItem(device: PDEVICE_OBJECT) -> PIO_WORKITEM {
         }
         let place = 0xFC00_0000_0000 + usize::try_from(state.next()).unwrap_or(0) * 16;
         let item = WorkItem { owner: context::caller(), device: device.expose_provenance(), queued: Arc::default() };
-        lock(&state.wdm.io).work_items.insert(place, Arc::new(item));
+        state.locked::<WorkItems>().0.insert(place, Arc::new(item));
         std::ptr::without_provenance_mut(place)
     })
 }
-
-/// `CriticalWorkQueue` and `DelayedWorkQueue` are the drivers', others are the system's or none.
-pub fn check_queue(queue: WORK_QUEUE_TYPE) {
-    if queue == HYPER_CRITICAL || (MAXIMUM..CUSTOM).contains(&queue) {
-        bug_check(Rule::BadArgument, format_args!("a work item for the queue {queue}, which is not for drivers"));
-    }
-}
-
-/// `HyperCriticalWorkQueue`, `MaximumWorkQueue`, `CustomPriorityWorkQueue`.
-const HYPER_CRITICAL: WORK_QUEUE_TYPE = 2;
-const MAXIMUM: WORK_QUEUE_TYPE = 7;
-const CUSTOM: WORK_QUEUE_TYPE = 32;
 
 /// Queues a work item, whose routine `call` calls with the device and the argument.
 fn queue<R: Send + 'static>(
@@ -110,9 +116,9 @@ extern "C" fn IoQueueWorkItem(
     argument: PVOID,
 ) {
     routine!("IoQueueWorkItem", |state| {
-        check_queue(kind);
+        thread::check_queue(kind);
         let device = find(state, item).device;
-        if !lock(&state.wdm.io).devices.contains_key(&device) {
+        if !state.locked::<Devices>().has(device) {
             let words = format_args!("IoQueueWorkItem, which passes a device, of a work item that has none");
             bug_check(Rule::BadArgument, words);
         }
@@ -131,7 +137,7 @@ extern "C" fn IoQueueWorkItemEx(
     argument: PVOID,
 ) {
     routine!("IoQueueWorkItemEx", |state| {
-        check_queue(kind);
+        thread::check_queue(kind);
         let place = item.addr();
         queue(state, item, routine, argument, move |routine, device, argument| {
             // SAFETY: the driver's own routine, device, argument and work item, at `PASSIVE_LEVEL`.
@@ -144,6 +150,6 @@ extern "C" fn IoQueueWorkItemEx(
 extern "C" fn IoFreeWorkItem(item: PIO_WORKITEM) {
     routine!("IoFreeWorkItem", |state| {
         find(state, item).queued.check_free();
-        lock(&state.wdm.io).work_items.remove(&item.addr());
+        state.locked::<WorkItems>().0.remove(&item.addr());
     });
 }

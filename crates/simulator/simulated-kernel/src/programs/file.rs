@@ -1,15 +1,24 @@
 //! Programs: what opens control devices and sends control codes.
 
-use std::sync::{Arc, atomic::Ordering::AcqRel, atomic::Ordering::Acquire};
+use std::sync::{
+    Arc,
+    atomic::Ordering::{AcqRel, Acquire},
+};
 
-use wdk_bindings::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS};
+use wdk_bindings::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND};
 
 use crate::{
-    kernel::{Kernel, State, lock},
-    process::LockedPages,
+    answer::Answer,
+    kernel::Kernel,
+    pages::LockedPages,
     rule::Rule,
+    state::{State, lock},
     waiting,
-    wdf::{DeviceObject, FileObject, Kind, Output, RequestObject},
+    wdf::{
+        device::DeviceObject,
+        file::FileObject,
+        request::{Ended, Output, RequestObject},
+    },
 };
 
 /// A control device, opened by a program. Closed when dropped.
@@ -18,18 +27,6 @@ pub struct File {
     device: Arc<DeviceObject>,
     object: Option<Arc<FileObject>>,
 }
-
-/// What a program gets for a control code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The status of the request.
-    pub status: NTSTATUS,
-    /// The bytes of the answer.
-    pub bytes: Vec<u8>,
-}
-
-/// Who is told how a request has ended.
-pub type Ended = Box<dyn FnOnce(NTSTATUS) + Send>;
 
 /// A request on its way.
 #[derive(Clone)]
@@ -103,9 +100,9 @@ impl File {
         device.requests.fetch_add(1, AcqRel);
         let queue = device.default_queue.load(Acquire);
         let queue = (queue != 0 && device.finished.load(Acquire)).then(|| state.object(queue));
-        match queue.as_ref().map(|object| &object.kind) {
-            Some(Kind::Queue(queue)) => state.enqueue(queue, &request),
-            _ => state.finish_request(&request, STATUS_INVALID_DEVICE_REQUEST, 0),
+        match queue.and_then(|object| object.part()) {
+            Some(queue) => state.enqueue(&queue, &request),
+            None => state.finish_request(&request, STATUS_INVALID_DEVICE_REQUEST, 0),
         }
         Pending { state: state.clone(), device: device.clone(), request }
     }
@@ -116,8 +113,8 @@ impl Pending {
     pub fn cancel(&self) {
         let queues = lock(&self.device.queues).clone();
         for queue in queues {
-            if let Kind::Queue(queue) = &self.state.object(queue).kind
-                && self.state.withdraw(queue, &self.request)
+            if let Some(queue) = self.state.object(queue).part()
+                && self.state.withdraw(&queue, &self.request)
             {
                 self.state.finish_request(&self.request, wdk_bindings::STATUS_CANCELLED, 0);
                 return;
@@ -142,8 +139,7 @@ impl Pending {
     fn complete(&self) {
         let end = self.state.machine.now().saturating_add(self.state.request_limit());
         if !waiting::until(&self.state, Some(end), "a request", || self.is_complete()) {
-            waiting::stuck(
-                &self.state,
+            self.state.dispatcher.stuck(
                 Rule::RequestNeverCompleted,
                 format_args!("the request {:#x} is not completed", self.request.code),
             );
@@ -176,14 +172,6 @@ impl Pending {
     /// Returns true if somebody has taken the answer.
     pub(crate) fn is_collected(&self) -> bool {
         self.request.collected.load(Acquire)
-    }
-}
-
-impl Answer {
-    /// Returns true if the request succeeded.
-    #[must_use]
-    pub const fn is_success(&self) -> bool {
-        self.status == STATUS_SUCCESS
     }
 }
 

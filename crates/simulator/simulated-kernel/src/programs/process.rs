@@ -6,82 +6,31 @@
 
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed},
+    atomic::{
+        AtomicUsize,
+        Ordering::{Acquire, Relaxed},
+    },
 };
 
 use wdk_bindings::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_HANDLE};
 
+use super::file::{File, Pending};
 use crate::{
     context,
-    kernel::{Kernel, State, lock},
+    kernel::Kernel,
+    pages::{LockedPages, Pages},
     platform,
     pool::PAGE,
     report::bug_check,
     rule::Rule,
-    user::{Ended, File, Pending},
+    state::{State, lock},
     waiting,
-    wdm::IoFile,
+    wdf::request::Ended,
+    wdm::io::file::IoFile,
 };
 
 /// Where the memory of every process begins.
 const FIRST: u64 = 0x10_0000;
-
-/// Some pages of a process.
-struct Pages {
-    /// As the process knows them.
-    address: u64,
-    length: usize,
-    writable: bool,
-    /// Where code of the test has the same bytes, at the process's address.
-    view: Option<*mut u8>,
-    /// As the kernel does.
-    bytes: *mut u8,
-    /// Requests for which they are locked.
-    locks: AtomicUsize,
-}
-
-// SAFETY: the bytes are memory that any thread may use, and nobody makes references to them.
-unsafe impl Send for Pages {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Pages {}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        if self.locks.load(Acquire) != 0 && !std::thread::panicking() {
-            bug_check(Rule::LockedPages, format_args!("pages at {:#x} go while they are locked", self.address));
-        }
-        // SAFETY: the mapping is this value's, and nobody has a reference into it.
-        unsafe { platform::unmap(self.bytes, self.length.next_multiple_of(PAGE)) };
-        if let Some(view) = self.view {
-            // SAFETY: as before.
-            unsafe { platform::unmap(view, self.length.next_multiple_of(PAGE)) };
-        }
-    }
-}
-
-/// A range whose pages are locked for a request.
-pub struct LockedPages {
-    pages: Arc<Pages>,
-    offset: usize,
-    length: usize,
-}
-
-impl LockedPages {
-    /// Where it is, as the kernel knows it.
-    pub(crate) fn address(&self) -> usize {
-        self.pages.bytes.wrapping_add(self.offset).expose_provenance()
-    }
-
-    pub(crate) const fn length(&self) -> usize {
-        self.length
-    }
-}
-
-impl Drop for LockedPages {
-    fn drop(&mut self) {
-        self.pages.locks.fetch_sub(1, AcqRel);
-    }
-}
 
 /// A process. When it is dropped it ends as [`Process::kill`] says.
 pub struct Process {
@@ -286,8 +235,7 @@ impl Process {
         if code % 4 == METHOD_OUT_DIRECT && !pages.writable {
             return Err(STATUS_ACCESS_VIOLATION);
         }
-        pages.locks.fetch_add(1, AcqRel);
-        Ok(self.keep(file.begin_locked(code, input, LockedPages { pages, offset, length })))
+        Ok(self.keep(file.begin_locked(code, input, LockedPages::new(pages, offset, length))))
     }
 
     fn keep(&self, pending: Pending) -> Pending {

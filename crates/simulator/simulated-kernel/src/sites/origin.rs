@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use windows_sys::Win32::System::Threading::{TlsAlloc, TlsGetValue, TlsSetValue};
 
-use crate::context::DriverId;
+use crate::running::DriverId;
 
 /// Slots of each thread: the driver, the address to which its call returns, and the stack pointer at the call.
 #[derive(Clone, Copy)]
@@ -71,9 +71,9 @@ pub fn note(driver: Option<DriverId>, site: usize, stack: usize) {
     let Some(DriverId(driver)) = driver else { return };
     let slots = slots();
     // SAFETY: a slot of this process.
-    unsafe { TlsSetValue(slots.site, std::ptr::without_provenance(site)) };
-    // SAFETY: a slot of this process.
-    unsafe { TlsSetValue(slots.stack, std::ptr::without_provenance(stack - size_of::<usize>())) };
-    // SAFETY: a slot of this process.
-    unsafe { TlsSetValue(slots.driver, std::ptr::without_provenance(driver as usize)) };
+    unsafe {
+        TlsSetValue(slots.site, std::ptr::without_provenance(site));
+        TlsSetValue(slots.stack, std::ptr::without_provenance(stack - size_of::<usize>()));
+        TlsSetValue(slots.driver, std::ptr::without_provenance(driver as usize));
+    }
 }

@@ -4,7 +4,7 @@ use std::{ffi::c_void, ptr};
 
 use windows_sys::Win32::System::Diagnostics::Debug::RtlCaptureStackBackTrace;
 
-use super::map::{describe, with_image};
+use super::images::{describe, with_image};
 
 /// As many frames are looked at.
 const MOST: usize = 62;

@@ -1,204 +1,37 @@
 //! Plug and play: drivers that are loaded, and their devices from arrival to removal.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
-    },
+#[cfg(windows)]
+mod image;
+
+use std::sync::{
+    Arc,
+    atomic::Ordering::{Acquire, Release},
 };
 
 use wdk_bindings::{
-    _WDF_POWER_DEVICE_STATE, DRIVER_EXTENSION, DRIVER_OBJECT, GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT,
-    PDRIVER_UNLOAD, PFN_WDF_DRIVER_DEVICE_ADD, PFN_WDF_DRIVER_UNLOAD, STATUS_DEVICE_BUSY, WDFDEVICE,
+    _WDF_POWER_DEVICE_STATE, DRIVER_EXTENSION, DRIVER_OBJECT, GUID, NTSTATUS, PDRIVER_OBJECT, PDRIVER_UNLOAD,
+    STATUS_DEVICE_BUSY, WDFDEVICE,
 };
 
 use crate::{
     context::{self, DriverId},
-    kernel::{Kernel, State, lock},
+    drivers::{Driver, Drivers, Entry, Loaded},
+    kernel::Kernel,
     pool,
     report::bug_check,
     rule::Rule,
-    text, waiting,
-    wdf::{DeviceObject, Kind, RequestObject},
-    wdm::{SERVICES, add_device_of},
+    state::{State, lock},
+    text,
+    value::Value,
+    waiting,
+    wdf::{
+        device::{DeviceObject, Nodes},
+        device_init::Inits,
+    },
+    wdm::{io::plug::add_device_of, registry::SERVICES},
 };
 
-/// `DriverEntry`.
-pub type Entry = unsafe extern "system" fn(PDRIVER_OBJECT, PCUNICODE_STRING) -> NTSTATUS;
-
-/// A value in the registry.
-#[derive(Clone, Debug)]
-pub enum Value {
-    /// `REG_DWORD`.
-    Number(u32),
-    /// `REG_QWORD`.
-    Long(u64),
-    /// `REG_SZ`: the code units with their terminator.
-    Text(Vec<u16>),
-    /// `REG_BINARY`.
-    Binary(Vec<u8>),
-    /// `REG_MULTI_SZ`: the code units of each string with its terminator, and one more terminator at the end.
-    List(Vec<u16>),
-    /// Of any other type: its number.
-    Other(u32, Vec<u8>),
-}
-
-impl Value {
-    /// A list of these strings.
-    #[must_use]
-    pub fn list(strings: &[&str]) -> Self {
-        let units = strings.iter().flat_map(|string| string.encode_utf16().chain([0]));
-        Self::List(units.chain([0]).collect())
-    }
-
-    /// A string.
-    #[must_use]
-    pub fn text(string: &str) -> Self {
-        Self::Text(string.encode_utf16().chain([0]).collect())
-    }
-
-    /// The value of that type with these bytes. A number or string of another length than its type has is of no type that drivers are
-    /// given as a number or string, and keeps its bytes.
-    pub(crate) fn of(kind: u32, bytes: &[u8]) -> Self {
-        let units = || bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]])).collect();
-        let is_even = bytes.len().is_multiple_of(2);
-        match (kind, <[u8; 4]>::try_from(bytes), <[u8; 8]>::try_from(bytes)) {
-            (1, ..) if is_even => Self::Text(units()),
-            (3, ..) => Self::Binary(bytes.to_vec()),
-            (4, Ok(number), _) => Self::Number(u32::from_le_bytes(number)),
-            (7, ..) if is_even => Self::List(units()),
-            (11, _, Ok(number)) => Self::Long(u64::from_le_bytes(number)),
-            _ => Self::Other(kind, bytes.to_vec()),
-        }
-    }
-
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        match self {
-            Self::Number(number) => number.to_le_bytes().to_vec(),
-            Self::Long(number) => number.to_le_bytes().to_vec(),
-            Self::Binary(bytes) | Self::Other(_, bytes) => bytes.clone(),
-            Self::Text(units) | Self::List(units) => units.iter().flat_map(|unit| unit.to_le_bytes()).collect(),
-        }
-    }
-
-    pub(crate) const fn kind(&self) -> u32 {
-        match self {
-            Self::Text(_) => 1,
-            Self::Binary(_) => 3,
-            Self::Number(_) => 4,
-            Self::List(_) => 7,
-            Self::Long(_) => 11,
-            Self::Other(kind, _) => *kind,
-        }
-    }
-}
-
-/// A driver that is loaded.
-pub struct Loaded {
-    pub name: String,
-    pub handle: Option<usize>,
-    pub add: PFN_WDF_DRIVER_DEVICE_ADD,
-    pub unload: PFN_WDF_DRIVER_UNLOAD,
-    /// The framework leaves the dispatch table to NDIS.
-    pub miniport_mode: bool,
-    /// The address of its `DRIVER_OBJECT`.
-    pub object: usize,
-    /// The address of its globals, if it is an image that is bound to the framework.
-    #[cfg(windows)]
-    pub bound: Option<usize>,
-    pub parameters: BTreeMap<String, Value>,
-}
-
-/// Everything that plug and play knows.
-#[derive(Default)]
-pub struct Pnp {
-    pub drivers: BTreeMap<DriverId, Loaded>,
-    nodes: BTreeMap<u64, Option<usize>>,
-    /// Handles of requests that are complete.
-    completed: BTreeSet<usize>,
-}
-
-// SAFETY: the pointers are functions, which any thread may call.
-unsafe impl Send for Pnp {}
-
-/// Returns true if two identifiers are the same.
-pub fn same(one: &GUID, other: &GUID) -> bool {
-    (one.Data1, one.Data2, one.Data3, one.Data4) == (other.Data1, other.Data2, other.Data3, other.Data4)
-}
-
 impl State {
-    fn devices(&self) -> Vec<Arc<DeviceObject>> {
-        self.objects_of(|object| match &object.kind {
-            Kind::Device(device) => Some(device.clone()),
-            _ => None,
-        })
-    }
-
-    /// An adapter is gone: the framework's device of it must be, too.
-    pub fn check_no_device(&self, functional: usize, name: &str) {
-        if self.devices().iter().any(|device| device.functional == functional) {
-            bug_check(Rule::ReferenceLeak, format_args!("{name} left its device of the framework"));
-        }
-    }
-
-    pub fn device_named(&self, name: &str) -> Option<Arc<DeviceObject>> {
-        self.devices().into_iter().find(|device| device.name == name && device.has_its_name())
-    }
-
-    /// The device behind a symbolic link: the one that has by now the name that the link leads to.
-    pub fn device_linked(&self, link: &str) -> Option<Arc<DeviceObject>> {
-        let name = self.link_target(link)?;
-        self.device_named(&name)
-    }
-
-    /// The device with an enabled interface of that name.
-    pub fn device_of_interface(&self, link: &[u16]) -> Option<Arc<DeviceObject>> {
-        let has = |device: &Arc<DeviceObject>| {
-            lock(&device.interfaces).iter().any(|interface| interface.enabled && interface.link == link)
-        };
-        self.devices().into_iter().find(has)
-    }
-
-    pub fn enabled_interfaces(&self, class: &GUID) -> Vec<Vec<u16>> {
-        let links = |device: Arc<DeviceObject>| {
-            let interfaces = lock(&device.interfaces);
-            let enabled = interfaces.iter().filter(|interface| interface.enabled && same(&interface.class, class));
-            enabled.map(|interface| interface.link.clone()).collect::<Vec<_>>()
-        };
-        self.devices().into_iter().flat_map(links).collect()
-    }
-
-    pub fn device_created(&self, node: u64, handle: usize) {
-        lock(&self.pnp).nodes.insert(node, Some(handle));
-    }
-
-    pub fn was_request(&self, handle: usize) -> bool {
-        lock(&self.pnp).completed.contains(&handle)
-    }
-
-    pub fn forget_request(&self, handle: usize) {
-        lock(&self.pnp).completed.insert(handle);
-    }
-
-    pub fn register_request(self: &Arc<Self>, device: &DeviceObject, request: &Arc<RequestObject>) {
-        let parent = Some(device.handle.load(Acquire));
-        let attributes = device.with.requests.unwrap_or_default();
-        // The framework has requests in reserve: this does not fail.
-        let made = loop {
-            let kind = Kind::Request(request.clone());
-            if let Some(made) = self.create_object_of(device.owner, kind, &attributes, parent) {
-                break made;
-            }
-        };
-        request.handle.store(made.handle, Release);
-    }
-
-    /// How long, in microseconds, a request may take.
-    pub fn request_limit(&self) -> u64 {
-        u64::try_from(self.hang_limit.as_micros()).unwrap_or(u64::MAX)
-    }
-
     /// Enables or disables the interfaces of a device, and tells everybody.
     fn enable_interfaces(self: &Arc<Self>, device: &DeviceObject, enable: bool) {
         let changed: Vec<(GUID, Vec<u16>)> = {
@@ -211,14 +44,7 @@ impl State {
                 })
                 .collect()
         };
-        for (class, link) in changed {
-            self.notify(&class, &link, enable);
-        }
-    }
-
-    pub fn pnp_is_empty(&self) {
-        let loaded: Vec<String> = lock(&self.pnp).drivers.values().map(|driver| driver.name.clone()).collect();
-        assert!(loaded.is_empty(), "the kernel ends while drivers are loaded: {loaded:?}");
+        self.interfaces_change(&changed, enable);
     }
 }
 
@@ -235,13 +61,6 @@ macro_rules! callback {
     };
 }
 
-/// A driver that is loaded. It has to be unloaded by [`Driver::unload`].
-pub struct Driver {
-    state: Arc<State>,
-    id: DriverId,
-    name: String,
-}
-
 /// What a driver has asked for when it was loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
@@ -253,17 +72,6 @@ pub enum Takes {
     PlainDevices,
     /// Neither.
     Nothing,
-}
-
-/// Who a driver is, for a test that calls it.
-#[derive(Clone, Copy, Debug)]
-pub struct Identity(DriverId);
-
-impl Identity {
-    /// Runs `work` as code of the driver: its allocations come from the pool, and are the driver's.
-    pub fn run<R>(&self, work: impl FnOnce() -> R) -> R {
-        context::call(self.0, "the test, as the driver", work)
-    }
 }
 
 /// A device of plug and play, of a driver that is loaded.
@@ -301,7 +109,7 @@ impl Kernel {
         bring: impl FnOnce(DriverId) -> Entry,
     ) -> Result<Driver, NTSTATUS> {
         let state = &self.state;
-        let id = DriverId(state.drivers.fetch_add(1, AcqRel) + 1);
+        let id = state.part::<Drivers>().new_id();
         let object: &'static mut DRIVER_OBJECT = Box::leak(Box::new(DRIVER_OBJECT::default()));
         let extension: &'static mut DRIVER_EXTENSION = Box::leak(Box::new(DRIVER_EXTENSION::default()));
         let object: PDRIVER_OBJECT = object;
@@ -319,7 +127,7 @@ impl Kernel {
             bound: None,
             parameters: parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
         };
-        lock(&state.pnp).drivers.insert(id, loaded);
+        state.drivers().insert(id, loaded);
         let entry = bring(id);
         let path = format!("{SERVICES}{name}");
         let path: Vec<u16> = path.encode_utf16().collect();
@@ -346,9 +154,9 @@ impl Driver {
         let (state, id) = (&self.state, self.id);
         if state.miniport(id).is_some() {
             Takes::Adapters
-        } else if lock(&state.pnp).drivers[&id].add.is_some() {
+        } else if state.drivers()[&id].add.is_some() {
             Takes::Devices
-        } else if add_device_of(lock(&state.pnp).drivers[&id].object).is_some() {
+        } else if add_device_of(state.drivers()[&id].object).is_some() {
             Takes::PlainDevices
         } else {
             Takes::Nothing
@@ -363,25 +171,25 @@ impl Driver {
     pub fn add_device(&self) -> Result<Device, NTSTATUS> {
         let state = &self.state;
         let (handle, add) = {
-            let pnp = lock(&state.pnp);
-            let loaded = &pnp.drivers[&self.id];
+            let drivers = state.drivers();
+            let loaded = &drivers[&self.id];
             (loaded.handle.unwrap_or(0), loaded.add)
         };
         let Some(add) = add else { bug_check(Rule::BadArgument, format_args!("a driver without EvtDriverDeviceAdd")) };
         let node = state.next();
-        lock(&state.pnp).nodes.insert(node, None);
+        state.locked::<Nodes>().0.insert(node, None);
         let init = state.create_init(self.id, Some(node));
         let status = context::call(self.id, "EvtDriverDeviceAdd", || {
             // SAFETY: the driver's own callback, with the framework's structure.
             unsafe { add(std::ptr::without_provenance_mut(handle), init) }
         });
-        lock(&state.framework).inits.remove(&init.addr());
-        let made = lock(&state.pnp).nodes.get(&node).copied().flatten();
+        state.locked::<Inits>().0.remove(&init.addr());
+        let made = state.locked::<Nodes>().0.get(&node).copied().flatten();
         let Some(made) = made else {
-            lock(&state.pnp).nodes.remove(&node);
+            state.locked::<Nodes>().0.remove(&node);
             return Err(if status < 0 { status } else { STATUS_DEVICE_BUSY });
         };
-        let Kind::Device(device) = state.object(made).kind.clone() else { unreachable!("it was made as a device") };
+        let Some(device) = state.object(made).part() else { unreachable!("it was made as a device") };
         let device = Device { state: state.clone(), device, node };
         if status < 0 {
             device.delete();
@@ -404,13 +212,13 @@ impl Driver {
     pub fn unload(self) {
         let (state, id) = (&self.state, self.id);
         let devices = state
-            .devices()
+            .all_of::<DeviceObject>()
             .iter()
             .filter(|device| device.owner == id && !device.control && !device.is_of_miniport())
             .count();
         assert_eq!(devices, 0, "driver {} is unloaded while it has devices", self.name);
         assert!(!state.has_adapters(id), "driver {} is unloaded while it has adapters", self.name);
-        let control = state.devices().iter().any(|device| device.owner == id && device.control);
+        let control = state.all_of::<DeviceObject>().iter().any(|device| device.owner == id && device.control);
         if control {
             bug_check(
                 Rule::ReferenceLeak,
@@ -418,11 +226,11 @@ impl Driver {
             );
         }
         let (handle, unload) = {
-            let pnp = lock(&state.pnp);
-            let loaded = &pnp.drivers[&id];
+            let drivers = state.drivers();
+            let loaded = &drivers[&id];
             (loaded.handle.unwrap_or(0), loaded.unload)
         };
-        let object = lock(&state.pnp).drivers[&id].object;
+        let object = state.drivers()[&id].object;
         state.wait_for_work_items(id);
         if state.unload_miniport(id, object) {
             // NDIS has taken the place of the driver's own routine.
@@ -444,8 +252,8 @@ impl Driver {
     fn gone(self) {
         let (state, id, name) = (&self.state, self.id, self.name.as_str());
         let (handle, miniport_mode) = {
-            let pnp = lock(&state.pnp);
-            pnp.drivers.get(&id).map_or((None, false), |driver| (driver.handle, driver.miniport_mode))
+            let drivers = state.drivers();
+            drivers.get(&id).map_or((None, false), |driver| (driver.handle, driver.miniport_mode))
         };
         if let Some(handle) = handle {
             if miniport_mode {
@@ -460,55 +268,29 @@ impl Driver {
         state.check_ndis(id, name);
         state.check_io(id, name);
         state.check_objects(id, name);
+        state.check_inits(id, name);
         state.check_notifications(id, name);
         state.check_callbacks(id, name);
-        state.check_registrations(id, name);
+        state.check_resolution(id, name);
+        state.check_providers(id, name);
         state.check_keys(id, name);
         state.check_ex_timers(id, name);
         state.check_rundowns(id, name);
         state.check_threads(id, name);
         state.check_netio(id, name);
         state.check_wsk(id, name);
-        let running = lock(&state.wdm.running).get(&id).copied().unwrap_or(0);
-        if running > 0 {
-            bug_check(Rule::DpcAtUnload, format_args!("a DPC of driver {name} runs at its unload"));
-        }
+        state.check_running_dpcs(id, name);
         state.forget_driver(id, name);
         state.check_mdls(id, name);
         let heir = {
-            let mut pnp = lock(&state.pnp);
-            pnp.drivers.remove(&id);
-            pnp.drivers.keys().next().copied()
+            let mut drivers = state.drivers();
+            drivers.remove(&id);
+            drivers.keys().next().copied()
         };
         pool::check_leaks(id, name, heir);
         pool::check_poison();
         #[cfg(windows)]
-        crate::image::unload(id);
-    }
-
-    pub(crate) const fn id(&self) -> DriverId {
-        self.id
-    }
-
-    pub(crate) const fn state(&self) -> &Arc<State> {
-        &self.state
-    }
-
-    /// The number of blocks and bytes of the pool that the driver has now.
-    #[must_use]
-    pub fn pool_usage(&self) -> (usize, usize) {
-        pool::usage(self.id)
-    }
-
-    /// Who the driver is.
-    #[must_use]
-    pub const fn identity(&self) -> Identity {
-        Identity(self.id)
-    }
-
-    /// Runs `work` as code of the driver: its allocations come from the pool, and are the driver's.
-    pub fn run<R>(&self, work: impl FnOnce() -> R) -> R {
-        self.identity().run(work)
+        crate::sites::images::unload(id);
     }
 }
 
@@ -549,7 +331,7 @@ impl Device {
     }
 
     fn delete(self) {
-        lock(&self.state.pnp).nodes.remove(&self.node);
+        self.state.locked::<Nodes>().0.remove(&self.node);
         self.state.delete_object(self.device.handle.load(Acquire));
     }
 

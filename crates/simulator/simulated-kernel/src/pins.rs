@@ -1,13 +1,13 @@
 //! Memory that requests need until their IRPs are complete: whoever frees, unlocks or unmaps it before, or returns from the function on whose stack
 //! it lies, is found out at once.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range, sync::Mutex};
 
 use crate::{
-    kernel::{State, lock},
     report::bug_check,
     rule::Rule,
     stack,
+    state::{Part, State, Watch, lock},
 };
 
 /// What requests need.
@@ -34,6 +34,30 @@ impl Pins {
     }
 }
 
+impl Part for Mutex<Pins> {
+    fn watch(&self) -> Option<&dyn Watch> {
+        Some(self)
+    }
+}
+
+impl Watch for Mutex<Pins> {
+    fn memory_is_to_go(&self, freed: &Range<usize>) {
+        let found = lock(self).find(|range| range.start < freed.end && freed.start < range.end);
+        if let Some((routine, what)) = found {
+            let words = format_args!("{what} of {routine} at {:#x} is freed before the IRP is complete", freed.start);
+            bug_check(Rule::WskMemoryInUse, words);
+        }
+    }
+
+    fn stack_is_gone(&self, _state: &State, gone: &[usize]) {
+        let found = lock(self).find(|range| gone.contains(&range.start));
+        if let Some((routine, what)) = found {
+            let words = "lay on the stack of a function that has returned before the IRP is complete";
+            bug_check(Rule::WskMemoryInUse, format_args!("{what} of {routine} {words}"));
+        }
+    }
+}
+
 impl State {
     /// A request is under way.
     pub fn pin(&self, pin: Pin) -> u64 {
@@ -41,36 +65,18 @@ impl State {
             stack::note(range.start);
         }
         let number = self.next();
-        lock(&self.pins).all.insert(number, pin);
+        self.locked::<Pins>().all.insert(number, pin);
         number
     }
 
     /// A request is about to be completed.
     pub fn unpin(&self, number: u64) {
-        lock(&self.pins).all.remove(&number);
-    }
-
-    /// Memory is about to be freed.
-    pub fn check_pinned_memory(&self, freed: &Range<usize>) {
-        let found = lock(&self.pins).find(|range| range.start < freed.end && freed.start < range.end);
-        if let Some((routine, what)) = found {
-            let words = format_args!("{what} of {routine} at {:#x} is freed before the IRP is complete", freed.start);
-            bug_check(Rule::WskMemoryInUse, words);
-        }
-    }
-
-    /// The functions have returned on whose stack these lay.
-    pub fn check_pinned_stack(&self, gone: &[usize]) {
-        let found = lock(&self.pins).find(|range| gone.contains(&range.start));
-        if let Some((routine, what)) = found {
-            let words = "lay on the stack of a function that has returned before the IRP is complete";
-            bug_check(Rule::WskMemoryInUse, format_args!("{what} of {routine} {words}"));
-        }
+        self.locked::<Pins>().all.remove(&number);
     }
 
     /// The pages of an MDL are about to be unlocked, unmapped or freed.
     pub fn check_pinned_mdl(&self, mdl: usize, how: &str) {
-        let found = lock(&self.pins).all.values().find(|pin| pin.mdls.contains(&mdl)).map(|pin| pin.routine);
+        let found = self.locked::<Pins>().all.values().find(|pin| pin.mdls.contains(&mdl)).map(|pin| pin.routine);
         if let Some(routine) = found {
             let words =
                 format_args!("the pages of the MDL at {mdl:#x} are {how} before the IRP of {routine} is complete");

@@ -1,0 +1,71 @@
+//! What a driver asks a request for.
+
+use std::{ptr, sync::atomic::Ordering::Acquire};
+
+use wdk_bindings::{
+    _WDF_REQUEST_TYPE, CCHAR, KPROCESSOR_MODE, NTSTATUS, PWDF_DRIVER_GLOBALS, PWDF_REQUEST_PARAMETERS, ULONG_PTR,
+    WDF_REQUEST_PARAMETERS, WDFQUEUE, WDFREQUEST,
+};
+
+use super::{function::function, request::owned};
+use crate::{argument::check_size, report::bug_check, rule::Rule, state::lock};
+
+/// Null for a request that creates a file and comes by no queue.
+pub extern "C" fn WdfRequestGetIoQueue(_globals: PWDF_DRIVER_GLOBALS, handle: WDFREQUEST) -> WDFQUEUE {
+    function!("WdfRequestGetIoQueue", |state| {
+        let queue = lock(&owned(state, handle).progress).queue.clone();
+        ptr::without_provenance_mut(queue.map_or(0, |queue| queue.handle.load(Acquire)))
+    })
+}
+
+pub extern "C" fn WdfRequestGetInformation(_globals: PWDF_DRIVER_GLOBALS, handle: WDFREQUEST) -> ULONG_PTR {
+    function!("WdfRequestGetInformation", |state| lock(&owned(state, handle).progress).information as ULONG_PTR)
+}
+
+/// All requests here are of programs.
+pub extern "C" fn WdfRequestGetRequestorMode(_globals: PWDF_DRIVER_GLOBALS, handle: WDFREQUEST) -> KPROCESSOR_MODE {
+    function!("WdfRequestGetRequestorMode", |state| {
+        /// `UserMode`.
+        const PROGRAM: KPROCESSOR_MODE = 1;
+        owned(state, handle);
+        PROGRAM
+    })
+}
+
+pub extern "C" fn WdfRequestGetParameters(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFREQUEST,
+    place: PWDF_REQUEST_PARAMETERS,
+) {
+    function!("WdfRequestGetParameters", |state| {
+        let request = owned(state, handle);
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let parameters = unsafe { &mut *place };
+        check_size::<WDF_REQUEST_PARAMETERS>(parameters.Size.into(), "WDF_REQUEST_PARAMETERS");
+        if lock(&request.progress).created {
+            bug_check(Rule::NotSimulated, format_args!("the parameters of a request that creates a file"));
+        }
+        parameters.MinorFunction = 0;
+        parameters.Type = _WDF_REQUEST_TYPE::WdfRequestTypeDeviceControl;
+        // SAFETY: for this type the union holds this member.
+        let control = unsafe { &mut parameters.Parameters.DeviceIoControl };
+        control.OutputBufferLength = request.output;
+        control.InputBufferLength = request.input;
+        control.IoControlCode = request.code;
+        control.Type3InputBuffer = ptr::null_mut();
+    });
+}
+
+/// The boost of the waiting thread's priority means nothing here.
+pub extern "C" fn WdfRequestCompleteWithPriorityBoost(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFREQUEST,
+    status: NTSTATUS,
+    _boost: CCHAR,
+) {
+    function!("WdfRequestCompleteWithPriorityBoost", |state| {
+        let request = owned(state, handle);
+        let information = lock(&request.progress).information;
+        state.complete_request(&request, status, information);
+    });
+}

@@ -1,0 +1,45 @@
+//! Objects of the kernel of every kind: their handles are closed, and references to them counted.
+
+use wdk_bindings::{HANDLE, LONG_PTR, NTSTATUS, PVOID, STATUS_SUCCESS};
+
+use super::handles;
+use crate::{report::bug_check, routine::routine, rule::Rule, state::State};
+
+#[unsafe(no_mangle)]
+extern "C" fn ZwClose(handle: HANDLE) -> NTSTATUS {
+    routine!("ZwClose", |state| {
+        handles::check_handle(state, handle.addr());
+        let closed = state.close_thread(handle.addr()) || state.close_key(handle.addr());
+        handles::forget_process(state, handle.addr());
+        if !closed {
+            bug_check(Rule::BadHandle, format_args!("{handle:p} is closed and is not open"));
+        }
+        STATUS_SUCCESS
+    })
+}
+
+fn count(state: &State, object: PVOID, by: i64) -> LONG_PTR {
+    if let Some(left) = state.count_file(object.addr(), by) {
+        return left as LONG_PTR;
+    }
+    if let Some(left) = state.count_object(object.addr(), by) {
+        return left as LONG_PTR;
+    }
+    if let Some(left) = state.count_callback(object.addr(), by) {
+        return left as LONG_PTR;
+    }
+    let Some(left) = state.count_thread(object.addr(), by) else {
+        bug_check(Rule::BadHandle, format_args!("{object:p} is no object"));
+    };
+    left as LONG_PTR
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ObfReferenceObject(object: PVOID) -> LONG_PTR {
+    routine!("ObfReferenceObject", |state| count(state, object, 1))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ObfDereferenceObject(object: PVOID) -> LONG_PTR {
+    routine!("ObfDereferenceObject", |state| count(state, object, -1))
+}
