@@ -93,7 +93,7 @@ impl<S: System> Call<S> {
     ///
     /// The address came from [`Call::into_overlapped`], whose reference is taken back here.
     pub(crate) unsafe fn from_overlapped(overlapped: *mut OVERLAPPED) -> Arc<Self> {
-        // SAFETY: the caller's promise; the structure is the first field of a call.
+        // SAFETY: `into_overlapped` gave this reference away (`# Safety`); the structure is the first field of a call.
         unsafe { Arc::from_raw(overlapped.cast_const().cast::<Self>()) }
     }
 

@@ -8,21 +8,22 @@ use ndkpi::{NtStatus, SOCKADDR, SOCKADDR_INET};
 use crate::{
     Request, Session, System,
     handles::{Kind, Object},
-    objects::{done, one, write_address},
-    wire::{ADDRESS, DATA, Reader, Verb, Writer},
+    objects::{done, one},
+    wire::{
+        ADDRESS, Accept, BindAddress, Connect, DATA, GetConnectionRequest, Handle, Listen, Reads, Verb, address_bytes,
+        all, answer, begin,
+    },
 };
 
-/// The address in an input.
-fn address<'a>(input: &mut Reader<'a>) -> Result<(*const SOCKADDR, u32), NtStatus> {
-    let bytes: &'a [u8] = input.bytes(ADDRESS)?;
+/// An address as methods take it.
+fn address(bytes: &[u8; ADDRESS]) -> (*const SOCKADDR, u32) {
     #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
     let length = ADDRESS as u32;
-    Ok((bytes.as_ptr().cast(), length))
+    (bytes.as_ptr().cast(), length)
 }
 
 /// The rest of an input as private data.
-fn private_data(input: Reader<'_>) -> Result<(*const c_void, u32), NtStatus> {
-    let bytes = input.rest();
+fn private_data(bytes: &[u8]) -> Result<(*const c_void, u32), NtStatus> {
     if bytes.len() > DATA {
         return Err(NtStatus::INVALID_BUFFER_SIZE);
     }
@@ -42,10 +43,8 @@ fn ask(get: impl FnOnce(*mut SOCKADDR, *mut u32) -> HRESULT) -> Result<SocketAdd
 impl<S: System> Session<S> {
     /// `BindConnector`, `BindListener`.
     pub(crate) fn bind_address(&self, verb: Verb, request: &S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let handle = input.u64()?;
-        let (at, length) = address(&mut input)?;
-        input.end()?;
+        let input: &BindAddress = all(request.input())?;
+        let (handle, (at, length)) = (input.object.get(), address(&input.address));
         if verb == Verb::BindConnector {
             let connector: Object<IND2ConnectorVtbl> = self.object(handle)?;
             // SAFETY: the connector is held, and the address has as many bytes.
@@ -59,12 +58,12 @@ impl<S: System> Session<S> {
     }
 
     /// `Connect`.
-    pub(crate) fn connect(&self, mut input: Reader<'_>, overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
-        let connector: Object<IND2ConnectorVtbl> = self.object(input.u64()?)?;
-        let qp = self.argument::<IND2QueuePairVtbl>(input.u64()?)?;
-        let (inbound, outbound) = (input.u32()?, input.u32()?);
-        let (to, length) = address(&mut input)?;
-        let (data, bytes) = private_data(input)?;
+    pub(crate) fn connect(&self, input: &[u8], overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
+        let (Connect { accept, address: to }, data) = begin(input)?;
+        let connector: Object<IND2ConnectorVtbl> = self.object(accept.connector.get())?;
+        let qp = self.argument::<IND2QueuePairVtbl>(accept.queue_pair.get())?;
+        let (inbound, outbound) = (accept.reads.inbound.get(), accept.reads.outbound.get());
+        let ((to, length), (data, bytes)) = (address(to), private_data(data)?);
         let of_qp = qp.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
         let (connect, this) = (connector.table().Connect, connector.as_ptr());
         // SAFETY: the objects are held or null, the address and the data have as many bytes, and the structure is a call that
@@ -73,11 +72,12 @@ impl<S: System> Session<S> {
     }
 
     /// `Accept`.
-    pub(crate) fn accept(&self, mut input: Reader<'_>, overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
-        let connector: Object<IND2ConnectorVtbl> = self.object(input.u64()?)?;
-        let qp = self.argument::<IND2QueuePairVtbl>(input.u64()?)?;
-        let (inbound, outbound) = (input.u32()?, input.u32()?);
-        let (data, bytes) = private_data(input)?;
+    pub(crate) fn accept(&self, input: &[u8], overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
+        let (Accept { connector, queue_pair, reads }, data) = begin(input)?;
+        let connector: Object<IND2ConnectorVtbl> = self.object(connector.get())?;
+        let qp = self.argument::<IND2QueuePairVtbl>(queue_pair.get())?;
+        let (inbound, outbound) = (reads.inbound.get(), reads.outbound.get());
+        let (data, bytes) = private_data(data)?;
         let of_qp = qp.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
         let (accept, this) = (connector.table().Accept, connector.as_ptr());
         // SAFETY: the objects are held or null, the data has as many bytes, and the structure is a call that lives until it ends.
@@ -88,11 +88,10 @@ impl<S: System> Session<S> {
     pub(crate) fn of_connection(
         &self,
         verb: Verb,
-        mut input: Reader<'_>,
+        input: &[u8],
         overlapped: *mut OVERLAPPED,
     ) -> Result<HRESULT, NtStatus> {
-        let connector: Object<IND2ConnectorVtbl> = self.object(input.u64()?)?;
-        input.end()?;
+        let connector: Object<IND2ConnectorVtbl> = self.object(all::<Handle>(input)?.object.get())?;
         let method = match verb {
             Verb::CompleteConnect => connector.table().CompleteConnect,
             Verb::NotifyDisconnect => connector.table().NotifyDisconnect,
@@ -104,14 +103,10 @@ impl<S: System> Session<S> {
     }
 
     /// `GetConnectionRequest`.
-    pub(crate) fn connection_request(
-        &self,
-        mut input: Reader<'_>,
-        overlapped: *mut OVERLAPPED,
-    ) -> Result<HRESULT, NtStatus> {
-        let listener: Object<IND2ListenerVtbl> = self.object(input.u64()?)?;
-        let connector = self.argument::<IND2ConnectorVtbl>(input.u64()?)?;
-        input.end()?;
+    pub(crate) fn connection_request(&self, input: &[u8], overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
+        let input: &GetConnectionRequest = all(input)?;
+        let listener: Object<IND2ListenerVtbl> = self.object(input.listener.get())?;
+        let connector = self.argument::<IND2ConnectorVtbl>(input.connector.get())?;
         let of_connector = connector.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
         let method = listener.table().GetConnectionRequest;
         // SAFETY: the objects are held or null, and the structure is a call that lives until it ends.
@@ -120,9 +115,9 @@ impl<S: System> Session<S> {
 
     /// `Reject`.
     pub(crate) fn reject(&self, request: &S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let connector: Object<IND2ConnectorVtbl> = self.object(input.u64()?)?;
-        let (data, length) = private_data(input)?;
+        let (Handle { object }, data) = begin(request.input())?;
+        let connector: Object<IND2ConnectorVtbl> = self.object(object.get())?;
+        let (data, length) = private_data(data)?;
         // SAFETY: the connector is held, and the data has as many bytes.
         done(unsafe { (connector.table().Reject)(connector.as_ptr(), data, length) })?;
         Ok(0)
@@ -135,9 +130,7 @@ impl<S: System> Session<S> {
         let get = connector.table().GetReadLimits;
         // SAFETY: the connector is held, and the places are valid.
         done(unsafe { get(connector.as_ptr(), &raw mut inbound, &raw mut outbound) })?;
-        let mut writer = Writer::new(request.output());
-        writer.u32(inbound)?.u32(outbound)?;
-        Ok(writer.written())
+        answer(request.output(), &Reads { inbound: inbound.into(), outbound: outbound.into() })
     }
 
     /// `PrivateData`: all of it or nothing.
@@ -173,19 +166,15 @@ impl<S: System> Session<S> {
             }
             _ => return Err(NtStatus::INVALID_HANDLE),
         }?;
-        let mut writer = Writer::new(request.output());
-        write_address(&mut writer, found)?;
-        Ok(writer.written())
+        answer(request.output(), &address_bytes(found))
     }
 
     /// `Listen`.
     pub(crate) fn listen(&self, request: &S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let listener: Object<IND2ListenerVtbl> = self.object(input.u64()?)?;
-        let backlog = input.u32()?;
-        input.end()?;
+        let input: &Listen = all(request.input())?;
+        let listener: Object<IND2ListenerVtbl> = self.object(input.listener.get())?;
         // SAFETY: the listener is held.
-        done(unsafe { (listener.table().Listen)(listener.as_ptr(), backlog) })?;
+        done(unsafe { (listener.table().Listen)(listener.as_ptr(), input.backlog.get()) })?;
         Ok(0)
     }
 }

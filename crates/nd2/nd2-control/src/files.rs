@@ -15,7 +15,7 @@ use ndkpi::NtStatus;
 use crate::{
     Request, Session, System,
     session::charge,
-    wire::{KEY, Reader, VERSION, Verb},
+    wire::{KEY, VERSION, Verb, Word, all},
 };
 
 /// A session and the files that belong to it.
@@ -144,7 +144,7 @@ fn same(a: &[u8; KEY], b: &[u8; KEY]) -> bool {
     a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
 
-enum Place<S: System> {
+enum Membership<S: System> {
     /// It has not said which.
     New,
     /// It is just saying it.
@@ -160,7 +160,7 @@ pub struct File<S: System> {
     /// Of the process that has opened it.
     account: Arc<Account>,
     _charge: Charge,
-    place: <S::Os as Os>::Lock<Place<S>>,
+    place: <S::Os as Os>::Lock<Membership<S>>,
 }
 
 impl<S: System> File<S> {
@@ -172,7 +172,7 @@ impl<S: System> File<S> {
     pub fn try_new(sessions: &Arc<Sessions<S>>, process: u32) -> Result<Arc<Self>, NtStatus> {
         let account = sessions.account(process)?;
         let charge = charge(&sessions.system, &account, Item::Memory, FILE)?;
-        let place = sessions.system.os().lock(Place::New)?;
+        let place = sessions.system.os().lock(Membership::New)?;
         Arc::try_new(Self { sessions: sessions.clone(), account, _charge: charge, place }).map_err(Into::into)
     }
 
@@ -180,8 +180,8 @@ impl<S: System> File<S> {
     #[must_use]
     pub fn session(&self) -> Option<Arc<Session<S>>> {
         self.place.with(|place| match place {
-            Place::In(session) => Some(session.clone()),
-            Place::New | Place::Entering | Place::Nowhere => None,
+            Membership::In(session) => Some(session.clone()),
+            Membership::New | Membership::Entering | Membership::Nowhere => None,
         })
     }
 
@@ -205,9 +205,9 @@ impl<S: System> File<S> {
     fn enter(&self, verb: Verb, input: &[u8]) -> Result<(), NtStatus> {
         // Once, whatever comes of it.
         let is_new = self.place.with(|place| {
-            let is_new = matches!(place, Place::New);
+            let is_new = matches!(place, Membership::New);
             if is_new {
-                *place = Place::Entering;
+                *place = Membership::Entering;
             }
             is_new
         });
@@ -216,18 +216,18 @@ impl<S: System> File<S> {
         }
         let entered = self.find(verb, input);
         let (place, result) = match entered {
-            Ok(session) => (Place::In(session), Ok(())),
-            Err(status) => (Place::Nowhere, Err(status)),
+            Ok(session) => (Membership::In(session), Ok(())),
+            Err(status) => (Membership::Nowhere, Err(status)),
         };
         // It may have been closed meanwhile.
         let unused = self.place.with(|now| match now {
-            Place::Entering => {
+            Membership::Entering => {
                 *now = place;
                 None
             }
             _ => Some(place),
         });
-        if let Some(Place::In(session)) = unused {
+        if let Some(Membership::In(session)) = unused {
             self.sessions.leave(&session);
             return Err(NtStatus::CANCELLED);
         }
@@ -236,10 +236,8 @@ impl<S: System> File<S> {
 
     /// The session that a file's first word is about.
     fn find(&self, verb: Verb, input: &[u8]) -> Result<Arc<Session<S>>, NtStatus> {
-        let mut input = Reader::new(input);
-        let (version, key) = (input.u32()?, input.array::<KEY>()?);
-        input.end()?;
-        if version != VERSION || same(&key, &[0; KEY]) {
+        let Word { version, key } = *all(input)?;
+        if version.get() != VERSION || same(&key, &[0; KEY]) {
             return Err(NtStatus::INVALID_PARAMETER);
         }
         if verb == Verb::Begin { self.sessions.begin(key, &self.account) } else { self.sessions.join(key) }
@@ -248,8 +246,8 @@ impl<S: System> File<S> {
     /// The last handle of the file is closed: its session ends, if it is the last of it. Requests that came by the file and still
     /// pend end with what they wait for. `PASSIVE_LEVEL`.
     pub fn close(&self) {
-        let before = self.place.with(|place| core::mem::replace(place, Place::Nowhere));
-        if let Place::In(session) = before {
+        let before = self.place.with(|place| core::mem::replace(place, Membership::Nowhere));
+        if let Membership::In(session) = before {
             self.sessions.leave(&session);
         }
     }

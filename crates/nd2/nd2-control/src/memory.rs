@@ -14,7 +14,7 @@ use crate::{
     handles::{Kind, Object},
     objects::one,
     server::FILE,
-    wire::{Reader, Writer},
+    wire::{Handle, Register, Tokens, all, answer},
 };
 
 impl<S: System> Session<S> {
@@ -58,11 +58,7 @@ impl<S: System> Session<S> {
         // SAFETY: the region is held.
         match unsafe { nd2::register_pages::<Server<S>>(region.as_ptr(), memory, flags, pages) } {
             Ok(registration) => call.registered(&registration),
-            Err((status, pages)) => {
-                if let Some(pages) = pages {
-                    pages.refuse(status);
-                }
-            }
+            Err((status, pages)) => pages.refuse(status),
         }
     }
 
@@ -73,9 +69,8 @@ impl<S: System> Session<S> {
         request: &S::Request,
         writable: bool,
     ) -> Result<(Object<IND2MemoryRegionVtbl>, u64, u32, <S::Os as Os>::Memory), NtStatus> {
-        let mut input = Reader::new(request.input());
-        let (handle, address, flags) = (input.u64()?, input.u64()?, input.u32()?);
-        input.end()?;
+        let input: &Register = all(request.input())?;
+        let (handle, address, flags) = (input.region.get(), input.address.get(), input.flags.get());
         let region = self.object(handle)?;
         // Pages that are locked for reading may be shared with other processes, or not be writable at all.
         if nd2::writes(flags) && !writable {
@@ -85,18 +80,16 @@ impl<S: System> Session<S> {
     }
 
     /// `Registered`.
-    pub(crate) fn registered(&self, mut input: Reader<'_>, overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
-        let region: Object<IND2MemoryRegionVtbl> = self.object(input.u64()?)?;
-        input.end()?;
+    pub(crate) fn registered(&self, input: &[u8], overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
+        let region: Object<IND2MemoryRegionVtbl> = self.object(all::<Handle>(input)?.object.get())?;
         let overlapped = NonNull::new(overlapped).ok_or(NtStatus::INVALID_PARAMETER)?;
         // SAFETY: the region is held, and the structure is a call that lives until it ends.
         Ok(unsafe { nd2::report_registered::<Server<S>>(region.as_ptr(), overlapped) })
     }
 
     /// `Deregister`.
-    pub(crate) fn deregister(&self, mut input: Reader<'_>, overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
-        let region: Object<IND2MemoryRegionVtbl> = self.object(input.u64()?)?;
-        input.end()?;
+    pub(crate) fn deregister(&self, input: &[u8], overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
+        let region: Object<IND2MemoryRegionVtbl> = self.object(all::<Handle>(input)?.object.get())?;
         // SAFETY: the region is held, and the structure is a call that lives until it ends.
         Ok(unsafe { (region.table().Deregister)(region.as_ptr(), overlapped) })
     }
@@ -105,9 +98,7 @@ impl<S: System> Session<S> {
     pub(crate) fn tokens(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
         let region: Object<IND2MemoryRegionVtbl> = self.object(one(request)?)?;
         let [local, remote] = tokens_of(&region);
-        let mut writer = Writer::new(request.output());
-        writer.u32(local)?.u32(remote)?;
-        Ok(writer.written())
+        answer(request.output(), &Tokens { local: local.into(), remote: remote.into() })
     }
 }
 

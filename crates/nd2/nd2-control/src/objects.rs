@@ -3,37 +3,21 @@
 use core::{ffi::c_void, net::SocketAddr};
 
 use nd2::{
-    Client, Provider,
+    Client, Engine,
     abi::{
         HRESULT, IID_IND2Adapter, IID_IND2Connector, IID_IND2Listener, IID_IND2Provider, IND2AdapterVtbl,
         IND2OverlappedVtbl, IND2ProviderVtbl, IUnknownVtbl, ND2_ADAPTER_INFO,
     },
 };
-use ndkpi::{GUID, NtStatus, SOCKADDR_INET};
+use ndkpi::{GUID, NtStatus};
+use zerocopy::little_endian::U32;
 
 use crate::{
     Adapter, Request, Session, System,
     handles::{Com, Kind, Object},
     server::FILE,
-    wire::{ADDRESS, Reader, Writer},
+    wire::{AdapterAddress, AdapterInfo, Handle, address_bytes, all, answer},
 };
-
-/// Bytes of the answer to a query.
-const INFO: usize = 8 + 3 * 8 + 16 * 4;
-
-/// An address as it is sent.
-pub fn write_address(writer: &mut Writer<'_>, address: SocketAddr) -> Result<(), NtStatus> {
-    let raw = SOCKADDR_INET::from(address);
-    let mut bytes = [0; ADDRESS];
-    let length = (raw.length() as usize).min(ADDRESS);
-    for (index, byte) in bytes.iter_mut().take(length).enumerate() {
-        // SAFETY: the structure has that many bytes, all of them initialised.
-        let place = unsafe { raw.as_ptr().cast::<u8>().add(index) };
-        // SAFETY: as before.
-        *byte = unsafe { place.read() };
-    }
-    writer.bytes(&bytes).map(drop)
-}
 
 /// The result of a method as a status; success has none.
 pub const fn done(result: HRESULT) -> Result<(), NtStatus> {
@@ -46,31 +30,33 @@ pub const fn done(result: HRESULT) -> Result<(), NtStatus> {
 impl<S: System> Session<S> {
     /// `Addresses`.
     pub(crate) fn addresses(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
-        Reader::new(request.input()).end()?;
-        let mut writer = Writer::new(request.output());
-        let (mut count, mut written) = (0_u32, writer.u32(0).map(drop));
+        if !request.input().is_empty() {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        let output = request.output();
+        let (mut count, mut length) = (0_u32, size_of::<U32>());
+        let mut written = Ok(());
         self.system().each_device(&mut |device| {
             if written.is_err() || !device.is_present() {
                 return;
             }
             let mut write = |address| {
+                let address = address_bytes(SocketAddr::new(address, 0));
+                let entry = AdapterAddress { adapter: device.config().info.AdapterId.into(), address };
+                length += answer(output.get_mut(length..).unwrap_or_default(), &entry)?;
                 count += 1;
-                writer.u64(device.config().info.AdapterId)?;
-                write_address(&mut writer, SocketAddr::new(address, 0))
+                Ok(())
             };
             written = device.addresses().and_then(|own| own.into_iter().try_for_each(&mut write));
         });
         written?;
-        let total = writer.written();
-        Writer::new(request.output()).u32(count)?;
-        Ok(total)
+        answer(output, &U32::new(count))?;
+        Ok(length)
     }
 
     /// `Open`.
     pub(crate) fn open(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let adapter = input.u64()?;
-        input.end()?;
+        let adapter = one(request)?;
         let mut found = None;
         self.system().each_device(&mut |device| {
             if device.config().info.AdapterId == adapter {
@@ -97,9 +83,7 @@ impl<S: System> Session<S> {
         let object = unsafe { Com::new(object) };
         done(result)?;
         let handle = self.insert(kind, object.ok_or(NtStatus::INTERNAL_ERROR)?)?;
-        let mut writer = Writer::new(request.output());
-        writer.u64(handle)?;
-        Ok(writer.written())
+        answer(request.output(), &Handle { object: handle.into() })
     }
 
     /// `Close`.
@@ -136,34 +120,7 @@ impl<S: System> Session<S> {
         let mut length = 0x60;
         // SAFETY: the adapter is held, and the structure has as many bytes.
         done(unsafe { (adapter.table().Query)(adapter.as_ptr(), &raw mut info, &raw mut length) })?;
-        if request.output().len() < INFO {
-            return Err(NtStatus::BUFFER_TOO_SMALL);
-        }
-        let mut writer = Writer::new(request.output());
-        writer.u32(info.InfoVersion)?.bytes(&info.VendorId.to_le_bytes())?.bytes(&info.DeviceId.to_le_bytes())?;
-        writer.u64(info.AdapterId)?;
-        writer.u64(info.MaxRegistrationSize as u64)?.u64(info.MaxWindowSize as u64)?;
-        for number in [
-            info.MaxInitiatorSge,
-            info.MaxReceiveSge,
-            info.MaxReadSge,
-            info.MaxTransferLength,
-            info.MaxInlineDataSize,
-            info.MaxInboundReadLimit,
-            info.MaxOutboundReadLimit,
-            info.MaxReceiveQueueDepth,
-            info.MaxInitiatorQueueDepth,
-            info.MaxSharedReceiveQueueDepth,
-            info.MaxCompletionQueueDepth,
-            info.InlineRequestThreshold,
-            info.LargeRequestThreshold,
-            info.MaxCallerData,
-            info.MaxCalleeData,
-            info.AdapterFlags,
-        ] {
-            writer.u32(number)?;
-        }
-        Ok(writer.written())
+        answer(request.output(), &as_sent(&info))
     }
 
     /// `CreateConnector`.
@@ -185,12 +142,37 @@ impl<S: System> Session<S> {
     }
 }
 
+/// An adapter's description as it is sent.
+fn as_sent(info: &ND2_ADAPTER_INFO) -> AdapterInfo {
+    AdapterInfo {
+        info_version: info.InfoVersion.into(),
+        vendor_id: info.VendorId.into(),
+        device_id: info.DeviceId.into(),
+        adapter_id: info.AdapterId.into(),
+        max_registration_size: (info.MaxRegistrationSize as u64).into(),
+        max_window_size: (info.MaxWindowSize as u64).into(),
+        max_initiator_sge: info.MaxInitiatorSge.into(),
+        max_receive_sge: info.MaxReceiveSge.into(),
+        max_read_sge: info.MaxReadSge.into(),
+        max_transfer_length: info.MaxTransferLength.into(),
+        max_inline_data_size: info.MaxInlineDataSize.into(),
+        max_inbound_read_limit: info.MaxInboundReadLimit.into(),
+        max_outbound_read_limit: info.MaxOutboundReadLimit.into(),
+        max_receive_queue_depth: info.MaxReceiveQueueDepth.into(),
+        max_initiator_queue_depth: info.MaxInitiatorQueueDepth.into(),
+        max_shared_receive_queue_depth: info.MaxSharedReceiveQueueDepth.into(),
+        max_completion_queue_depth: info.MaxCompletionQueueDepth.into(),
+        inline_request_threshold: info.InlineRequestThreshold.into(),
+        large_request_threshold: info.LargeRequestThreshold.into(),
+        max_caller_data: info.MaxCallerData.into(),
+        max_callee_data: info.MaxCalleeData.into(),
+        adapter_flags: info.AdapterFlags.into(),
+    }
+}
+
 /// An input that is one handle.
 pub fn one<S: System>(request: &impl Request<S>) -> Result<u64, NtStatus> {
-    let mut input = Reader::new(request.input());
-    let handle = input.u64()?;
-    input.end()?;
-    Ok(handle)
+    all::<Handle>(request.input()).map(|input| input.object.get())
 }
 
 /// Opens an adapter, with its one file.
@@ -198,7 +180,7 @@ fn open<S: System>(device: &Adapter<S>, client: &Client, out: *mut *mut c_void) 
     let (mut provider, iid) = (core::ptr::null_mut(), IID_IND2Provider);
     let devices = core::slice::from_ref(device);
     // SAFETY: the identifier and the place are valid.
-    let made = unsafe { Provider::create(devices, client, &raw const iid, &raw mut provider) };
+    let made = unsafe { Engine::create(devices, client, &raw const iid, &raw mut provider) };
     // SAFETY: what was made is an object of `nd2`, with a reference that is the caller's.
     let Some(provider) = (unsafe { Com::new(provider) }) else { return made };
     let iid: GUID = IID_IND2Adapter;

@@ -7,13 +7,17 @@ use nd2::abi::{
     op_flags::ND_OP_FLAG_INLINE,
 };
 use ndkpi::NtStatus;
+use zerocopy::FromBytes;
 
 use crate::{
     Request, Session, System,
     handles::Object,
     objects::{done, one},
     queues::context,
-    wire::{DATA, ELEMENT, ELEMENTS, Reader, Verb, Writer},
+    wire::{
+        Access, Bind, DATA, ELEMENTS, Element, Invalidate, Post, Send, SendAndInvalidate, Token, Verb, all, answer,
+        begin,
+    },
 };
 
 /// What a request names: elements, or bytes.
@@ -31,8 +35,7 @@ impl List {
     /// # Errors
     ///
     /// `STATUS_INVALID_PARAMETER` if it is neither; `STATUS_DATA_OVERRUN`, `STATUS_INVALID_BUFFER_SIZE` if there is too much of it.
-    fn of(input: Reader<'_>, inline: bool) -> Result<Self, NtStatus> {
-        let bytes = input.rest();
+    fn of(bytes: &[u8], inline: bool) -> Result<Self, NtStatus> {
         let mut elements = [NOTHING; ELEMENTS];
         if inline {
             let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= DATA);
@@ -41,15 +44,15 @@ impl List {
                 ND2_SGE { Buffer: bytes.as_ptr().cast_mut().cast(), BufferLength: length, MemoryRegionToken: 0 };
             return Ok(Self { elements, count: u32::from(length > 0) });
         }
-        if !bytes.len().is_multiple_of(ELEMENT) {
-            return Err(NtStatus::INVALID_PARAMETER);
-        }
-        let count = u32::try_from(bytes.len() / ELEMENT).ok().filter(|_| bytes.len() <= ELEMENT * ELEMENTS);
+        let sent = <[Element]>::ref_from_bytes(bytes).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+        let count = u32::try_from(sent.len()).ok().filter(|_| sent.len() <= ELEMENTS);
         let count = count.ok_or(NtStatus::DATA_OVERRUN)?;
-        for (element, bytes) in elements.iter_mut().zip(bytes.chunks_exact(ELEMENT)) {
-            let mut bytes = Reader::new(bytes);
-            *element =
-                ND2_SGE { Buffer: context(bytes.u64()?), BufferLength: bytes.u32()?, MemoryRegionToken: bytes.u32()? };
+        for (element, sent) in elements.iter_mut().zip(sent) {
+            *element = ND2_SGE {
+                Buffer: context(sent.address.get()),
+                BufferLength: sent.length.get(),
+                MemoryRegionToken: sent.token.get(),
+            };
         }
         Ok(Self { elements, count })
     }
@@ -62,11 +65,12 @@ impl List {
 impl<S: System> Session<S> {
     /// `Send`, `SendAndInvalidate`, `Receive`, `ReceiveShared`, `Read`, `Write`.
     pub(crate) fn post(&self, verb: Verb, request: &S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let (object, context) = (input.u64()?, context(input.u64()?));
+        let input = request.input();
+        let (post, list) = begin::<Post>(input)?;
+        let (object, context) = (post.queue.get(), context(post.context.get()));
         if verb == Verb::ReceiveShared {
             let queue: Object<IND2SharedReceiveQueueVtbl> = self.object(object)?;
-            let list = List::of(input, false)?;
+            let list = List::of(list, false)?;
             // SAFETY: the queue is held, and the list has as many entries.
             done(unsafe { (queue.table().Receive)(queue.as_ptr(), context, list.as_ptr(), list.count) })?;
             return Ok(0);
@@ -75,27 +79,30 @@ impl<S: System> Session<S> {
         let (table, this) = (&qp.table().base, qp.as_ptr());
         let posted = match verb {
             Verb::Receive => {
-                let list = List::of(input, false)?;
+                let list = List::of(list, false)?;
                 // SAFETY: the queue pair is held, and the list has as many entries.
                 unsafe { (table.Receive)(this, context, list.as_ptr(), list.count) }
             }
             Verb::Send => {
-                let flags = input.u32()?;
-                let list = List::of(input, flags & ND_OP_FLAG_INLINE != 0)?;
+                let (send, list) = begin::<Send>(input)?;
+                let flags = send.flags.get();
+                let list = List::of(list, flags & ND_OP_FLAG_INLINE != 0)?;
                 // SAFETY: the queue pair is held, and the list has as many entries; inline bytes are those of the input.
                 unsafe { (table.Send)(this, context, list.as_ptr(), list.count, flags) }
             }
             Verb::SendAndInvalidate => {
-                let (token, flags) = (input.u32()?, input.u32()?);
-                let list = List::of(input, flags & ND_OP_FLAG_INLINE != 0)?;
+                let (send, list) = begin::<SendAndInvalidate>(input)?;
+                let (token, flags) = (send.token.get(), send.flags.get());
+                let list = List::of(list, flags & ND_OP_FLAG_INLINE != 0)?;
                 let method = qp.table().SendAndInvalidate;
                 // SAFETY: the queue pair is held, and the list has as many entries; inline bytes are those of the input.
                 unsafe { method(this, context, list.as_ptr(), list.count, token, flags) }
             }
             _ => {
-                let (address, token, flags) = (input.u64()?, input.u32()?, input.u32()?);
+                let (access, list) = begin::<Access>(input)?;
+                let (address, token, flags) = (access.address.get(), access.token.get(), access.flags.get());
                 // A read has no such flag, and its method says so: then the bytes are not looked at.
-                let list = List::of(input, verb == Verb::Write && flags & ND_OP_FLAG_INLINE != 0)?;
+                let list = List::of(list, verb == Verb::Write && flags & ND_OP_FLAG_INLINE != 0)?;
                 let method = if verb == Verb::Write { table.Write } else { table.Read };
                 // SAFETY: the queue pair is held, and the list has as many entries; inline bytes are those of the input.
                 unsafe { method(this, context, list.as_ptr(), list.count, address, token, flags) }
@@ -107,19 +114,17 @@ impl<S: System> Session<S> {
 
     /// `Bind`.
     pub(crate) fn bind(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let qp: Object<SoftQueuePairVtbl> = self.object(input.u64()?)?;
-        let request_context = context(input.u64()?);
-        let of_region = input.u64()?;
+        let input: Bind = *all(request.input())?;
+        let qp: Object<SoftQueuePairVtbl> = self.object(input.post.queue.get())?;
+        let request_context = context(input.post.context.get());
+        let of_region = input.region.get();
         let region = self.argument::<IND2MemoryRegionVtbl>(of_region)?;
-        let window = self.argument::<IND2MemoryWindowVtbl>(input.u64()?)?;
-        let (address, length) = (context(input.u64()?), input.u64()?);
-        let flags = input.u32()?;
-        input.end()?;
-        if request.output().len() < size_of::<u32>() {
+        let window = self.argument::<IND2MemoryWindowVtbl>(input.window.get())?;
+        let (address, flags) = (context(input.address.get()), input.flags.get());
+        if request.output().len() < size_of::<Token>() {
             return Err(NtStatus::BUFFER_TOO_SMALL);
         }
-        let length = usize::try_from(length).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+        let length = usize::try_from(input.length.get()).map_err(|_| NtStatus::INVALID_PARAMETER)?;
         let region = region.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
         let of_window = window.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
         let bind = qp.table().base.Bind;
@@ -130,19 +135,16 @@ impl<S: System> Session<S> {
             // SAFETY: the window is held.
             unsafe { (window.table().GetRemoteToken)(window.as_ptr()) }
         });
-        let mut writer = Writer::new(request.output());
-        writer.u32(token)?;
-        Ok(writer.written())
+        answer(request.output(), &Token { remote: token.into() })
     }
 
     /// `Invalidate`.
     pub(crate) fn invalidate(&self, request: &S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let qp: Object<SoftQueuePairVtbl> = self.object(input.u64()?)?;
-        let context = context(input.u64()?);
-        let window = self.argument::<IND2MemoryWindowVtbl>(input.u64()?)?;
-        let flags = input.u32()?;
-        input.end()?;
+        let input: &Invalidate = all(request.input())?;
+        let qp: Object<SoftQueuePairVtbl> = self.object(input.post.queue.get())?;
+        let context = context(input.post.context.get());
+        let window = self.argument::<IND2MemoryWindowVtbl>(input.window.get())?;
+        let flags = input.flags.get();
         let window = window.as_ref().map_or(ptr::null_mut(), Object::as_ptr);
         // SAFETY: the objects are held or null.
         done(unsafe { (qp.table().base.Invalidate)(qp.as_ptr(), context, window, flags) })?;
@@ -154,8 +156,6 @@ impl<S: System> Session<S> {
         let window: Object<IND2MemoryWindowVtbl> = self.object(one(request)?)?;
         // SAFETY: the window is held.
         let token = unsafe { (window.table().GetRemoteToken)(window.as_ptr()) };
-        let mut writer = Writer::new(request.output());
-        writer.u32(token)?;
-        Ok(writer.written())
+        answer(request.output(), &Token { remote: token.into() })
     }
 }

@@ -7,13 +7,17 @@ use nd2::abi::{
     IND2CompletionQueueVtbl, IND2QueuePairVtbl, IND2SharedReceiveQueueVtbl, KAFFINITY, ND2_RESULT, OVERLAPPED,
 };
 use ndkpi::NtStatus;
+use zerocopy::FromBytes;
 
 use crate::{
     Request, Session, System,
     handles::{Interface, Kind, Object},
     objects::{done, one},
     server::FILE,
-    wire::{RESULT, Reader, Writer},
+    wire::{
+        Completion, CreateCompletionQueue, CreateQueuePair, CreateQueuePairWithShared, CreateSharedReceiveQueue,
+        Handle, Modify, Notify, Processors, RESULT, Resize, all, answer,
+    },
 };
 
 /// Results that are taken at a time.
@@ -26,11 +30,22 @@ pub const fn context(value: u64) -> *mut core::ffi::c_void {
 }
 
 /// A group and a set of processors, as they are sent.
-fn group_and_set(input: &mut Reader<'_>) -> Result<(u16, KAFFINITY), NtStatus> {
-    let group = u16::try_from(input.u32()?).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+fn group_and_set(of: Processors) -> Result<(u16, KAFFINITY), NtStatus> {
+    let group = u16::try_from(of.group.get()).map_err(|_| NtStatus::INVALID_PARAMETER)?;
     #[expect(clippy::cast_possible_truncation, reason = "the driver has 64 bits")]
-    let set = input.u64()? as KAFFINITY;
+    let set = of.affinity.get() as KAFFINITY;
     Ok((group, set))
+}
+
+/// A result as it is sent.
+fn as_sent(result: &ND2_RESULT) -> Completion {
+    Completion {
+        status: result.Status.to_bits().into(),
+        bytes: result.BytesTransferred.into(),
+        queue_pair_context: (result.QueuePairContext.addr() as u64).into(),
+        request_context: (result.RequestContext.addr() as u64).into(),
+        kind: result.RequestType.0.cast_unsigned().into(),
+    }
 }
 
 /// The pointer of an argument.
@@ -41,10 +56,9 @@ fn pointer<T: Interface>(object: Option<&Object<T>>) -> *mut core::ffi::c_void {
 impl<S: System> Session<S> {
     /// `CreateCompletionQueue`.
     pub(crate) fn create_completion_queue(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let adapter: Object<IND2AdapterVtbl> = self.object(input.u64()?)?;
-        let (depth, (group, set)) = (input.u32()?, group_and_set(&mut input)?);
-        input.end()?;
+        let input: CreateCompletionQueue = *all(request.input())?;
+        let adapter: Object<IND2AdapterVtbl> = self.object(input.adapter.get())?;
+        let (depth, (group, set)) = (input.depth.get(), group_and_set(input.processors)?);
         let (table, iid) = (adapter.table(), IID_IND2CompletionQueue);
         // SAFETY: the adapter is held, the identifier and the place are valid, and every adapter has that file.
         let make = |out| unsafe {
@@ -71,27 +85,24 @@ impl<S: System> Session<S> {
             _ => return Err(NtStatus::INVALID_HANDLE),
         }
         drop(object);
-        let mut writer = Writer::new(request.output());
-        writer.u32(group.into())?.u64(set as u64)?;
-        Ok(writer.written())
+        let processors = Processors { group: u32::from(group).into(), affinity: (set as u64).into() };
+        answer(request.output(), &processors)
     }
 
     /// `Resize`.
     pub(crate) fn resize(&self, request: &S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let queue: Object<IND2CompletionQueueVtbl> = self.object(input.u64()?)?;
-        let depth = input.u32()?;
-        input.end()?;
+        let input: &Resize = all(request.input())?;
+        let queue: Object<IND2CompletionQueueVtbl> = self.object(input.queue.get())?;
         // SAFETY: the queue is held.
-        done(unsafe { (queue.table().Resize)(queue.as_ptr(), depth) })?;
+        done(unsafe { (queue.table().Resize)(queue.as_ptr(), input.depth.get()) })?;
         Ok(0)
     }
 
     /// `Notify`.
-    pub(crate) fn notify(&self, mut input: Reader<'_>, overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
-        let queue: Object<IND2CompletionQueueVtbl> = self.object(input.u64()?)?;
-        let kind = input.u32()?;
-        input.end()?;
+    pub(crate) fn notify(&self, input: &[u8], overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
+        let input: &Notify = all(input)?;
+        let queue: Object<IND2CompletionQueueVtbl> = self.object(input.queue.get())?;
+        let kind = input.kind.get();
         // SAFETY: the queue is held, and the structure is a call that lives until it ends.
         Ok(unsafe { (queue.table().Notify)(queue.as_ptr(), kind, overlapped) })
     }
@@ -100,36 +111,34 @@ impl<S: System> Session<S> {
     pub(crate) fn results(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
         let queue: Object<IND2CompletionQueueVtbl> = self.object(one(request)?)?;
         let output = request.output();
-        let mut room = output.len() / RESULT;
-        let mut writer = Writer::new(output);
-        while room > 0 {
+        let room = output.len() / RESULT;
+        let (places, _) =
+            <[Completion]>::mut_from_prefix_with_elems(output, room).map_err(|_| NtStatus::BUFFER_TOO_SMALL)?;
+        let mut written = 0;
+        for places in places.chunks_mut(BATCH) {
             let mut results = [ND2_RESULT::default(); BATCH];
-            let most = room.min(BATCH);
             #[expect(clippy::cast_possible_truncation, reason = "a small constant at most")]
-            let asked = most as u32;
+            let asked = places.len() as u32;
             // SAFETY: the queue is held, and the array has as many places.
             let taken = unsafe { (queue.table().GetResults)(queue.as_ptr(), results.as_mut_ptr(), asked) };
-            let taken = (taken as usize).min(most);
-            for result in &results[..taken] {
-                writer.u32(result.Status.to_bits())?.u32(result.BytesTransferred)?;
-                writer.u64(result.QueuePairContext.addr() as u64)?.u64(result.RequestContext.addr() as u64)?;
-                writer.u32(result.RequestType.0.cast_unsigned())?;
+            let taken = (taken as usize).min(places.len());
+            for (place, result) in places.iter_mut().zip(&results[..taken]) {
+                *place = as_sent(result);
             }
-            if taken < most {
+            written += taken;
+            if taken < places.len() {
                 break;
             }
-            room -= taken;
         }
-        Ok(writer.written())
+        Ok(written * RESULT)
     }
 
     /// `CreateSharedReceiveQueue`.
     pub(crate) fn create_shared_receive_queue(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let adapter: Object<IND2AdapterVtbl> = self.object(input.u64()?)?;
-        let (depth, elements, threshold) = (input.u32()?, input.u32()?, input.u32()?);
-        let (group, set) = group_and_set(&mut input)?;
-        input.end()?;
+        let input: CreateSharedReceiveQueue = *all(request.input())?;
+        let adapter: Object<IND2AdapterVtbl> = self.object(input.adapter.get())?;
+        let (depth, elements, threshold) = (input.depth.get(), input.elements.get(), input.threshold.get());
+        let (group, set) = group_and_set(input.processors)?;
         let (table, iid) = (adapter.table(), IID_IND2SharedReceiveQueue);
         // SAFETY: the adapter is held, the identifier and the place are valid, and every adapter has that file.
         let make = |out| unsafe {
@@ -150,37 +159,27 @@ impl<S: System> Session<S> {
 
     /// `Modify`.
     pub(crate) fn modify(&self, request: &S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let queue: Object<IND2SharedReceiveQueueVtbl> = self.object(input.u64()?)?;
-        let (depth, threshold) = (input.u32()?, input.u32()?);
-        input.end()?;
+        let input: &Modify = all(request.input())?;
+        let queue: Object<IND2SharedReceiveQueueVtbl> = self.object(input.queue.get())?;
+        let (depth, threshold) = (input.depth.get(), input.threshold.get());
         // SAFETY: the queue is held.
         done(unsafe { (queue.table().Modify)(queue.as_ptr(), depth, threshold) })?;
         Ok(0)
     }
 
     /// `NotifyShared`.
-    pub(crate) fn notify_shared(
-        &self,
-        mut input: Reader<'_>,
-        overlapped: *mut OVERLAPPED,
-    ) -> Result<HRESULT, NtStatus> {
-        let queue: Object<IND2SharedReceiveQueueVtbl> = self.object(input.u64()?)?;
-        input.end()?;
+    pub(crate) fn notify_shared(&self, input: &[u8], overlapped: *mut OVERLAPPED) -> Result<HRESULT, NtStatus> {
+        let queue: Object<IND2SharedReceiveQueueVtbl> = self.object(all::<Handle>(input)?.object.get())?;
         // SAFETY: the queue is held, and the structure is a call that lives until it ends.
         Ok(unsafe { (queue.table().Notify)(queue.as_ptr(), overlapped) })
     }
 
     /// `CreateQueuePair`.
     pub(crate) fn create_queue_pair(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let adapter: Object<IND2AdapterVtbl> = self.object(input.u64()?)?;
-        let receives = self.argument::<IND2CompletionQueueVtbl>(input.u64()?)?;
-        let others = self.argument::<IND2CompletionQueueVtbl>(input.u64()?)?;
-        let context = context(input.u64()?);
-        let sizes = [input.u32()?, input.u32()?, input.u32()?, input.u32()?, input.u32()?];
-        input.end()?;
-        let [receive_depth, initiator_depth, receive_sge, initiator_sge, inline] = sizes;
+        let input: CreateQueuePair = *all(request.input())?;
+        let adapter: Object<IND2AdapterVtbl> = self.object(input.adapter.get())?;
+        let receives = self.argument::<IND2CompletionQueueVtbl>(input.receive_queue.get())?;
+        let others = self.argument::<IND2CompletionQueueVtbl>(input.initiator_queue.get())?;
         let (table, iid) = (adapter.table(), IID_IND2QueuePair);
         let (receives, others) = (receives.as_ref(), others.as_ref());
         // SAFETY: the objects are held or null, and the identifier and the place are valid.
@@ -190,12 +189,12 @@ impl<S: System> Session<S> {
                 &raw const iid,
                 pointer(receives),
                 pointer(others),
-                context,
-                receive_depth,
-                initiator_depth,
-                receive_sge,
-                initiator_sge,
-                inline,
+                context(input.context.get()),
+                input.receive_depth.get(),
+                input.initiator_depth.get(),
+                input.receive_elements.get(),
+                input.initiator_elements.get(),
+                input.inline_bytes.get(),
                 out,
             )
         };
@@ -204,14 +203,11 @@ impl<S: System> Session<S> {
 
     /// `CreateQueuePairWithShared`.
     pub(crate) fn create_queue_pair_with_shared(&self, request: &mut S::Request) -> Result<usize, NtStatus> {
-        let mut input = Reader::new(request.input());
-        let adapter: Object<IND2AdapterVtbl> = self.object(input.u64()?)?;
-        let receives = self.argument::<IND2CompletionQueueVtbl>(input.u64()?)?;
-        let others = self.argument::<IND2CompletionQueueVtbl>(input.u64()?)?;
-        let shared = self.argument::<IND2SharedReceiveQueueVtbl>(input.u64()?)?;
-        let context = context(input.u64()?);
-        let (depth, elements, inline) = (input.u32()?, input.u32()?, input.u32()?);
-        input.end()?;
+        let input: CreateQueuePairWithShared = *all(request.input())?;
+        let adapter: Object<IND2AdapterVtbl> = self.object(input.adapter.get())?;
+        let receives = self.argument::<IND2CompletionQueueVtbl>(input.receive_queue.get())?;
+        let others = self.argument::<IND2CompletionQueueVtbl>(input.initiator_queue.get())?;
+        let shared = self.argument::<IND2SharedReceiveQueueVtbl>(input.shared.get())?;
         let (table, iid) = (adapter.table(), IID_IND2QueuePair);
         let (receives, others, shared) = (receives.as_ref(), others.as_ref(), shared.as_ref());
         // SAFETY: the objects are held or null, and the identifier and the place are valid.
@@ -222,10 +218,10 @@ impl<S: System> Session<S> {
                 pointer(receives),
                 pointer(others),
                 pointer(shared),
-                context,
-                depth,
-                elements,
-                inline,
+                context(input.context.get()),
+                input.initiator_depth.get(),
+                input.initiator_elements.get(),
+                input.inline_bytes.get(),
                 out,
             )
         };

@@ -5,8 +5,9 @@ use core::{ffi::c_void, marker::PhantomData, ptr, ptr::NonNull, sync::atomic::Or
 use engine::os::Os;
 use fallible::Arc;
 use nd2::{
-    Device, OverlappedFile, Platform,
+    Device, OverlappedFile, OverlappedOs,
     abi::{HANDLE, OVERLAPPED},
+    back_end::RequestFile,
 };
 use ndkpi::NtStatus;
 
@@ -75,7 +76,7 @@ pub type Adapter<S> = Arc<Device<Server<S>>>;
 #[derive(Clone)]
 pub struct Server<S: System>(pub S);
 
-impl<S: System> Platform for Server<S> {
+impl<S: System> OverlappedOs for Server<S> {
     type Os = S::Os;
     type File = Calls<S>;
     type Pages = Pages<S>;
@@ -104,13 +105,9 @@ pub struct Calls<S: System>(PhantomData<fn() -> S>);
 /// Every adapter has one file, with this handle.
 pub const FILE: HANDLE = ptr::without_provenance_mut(4);
 
-impl<S: System> OverlappedFile for Calls<S> {
+impl<S: System> RequestFile for Calls<S> {
     fn handle(&self) -> HANDLE {
         FILE
-    }
-
-    fn prepare(&self) -> Result<(), NtStatus> {
-        Ok(())
     }
 
     fn is_closed(&self) -> bool {
@@ -121,27 +118,33 @@ impl<S: System> OverlappedFile for Calls<S> {
         // The handle is every session's, and names nothing of the system.
     }
 
-    unsafe fn begin(&self, overlapped: NonNull<OVERLAPPED>) {
-        // SAFETY: the structure is valid (the caller's promise).
-        let overlapped = unsafe { overlapped.as_ref() };
-        overlapped.Internal.store(NtStatus::PENDING.to_bits() as usize, Ordering::Release);
-    }
-
-    unsafe fn complete(&self, overlapped: NonNull<OVERLAPPED>, status: NtStatus) {
-        // SAFETY: every structure that a session passes on is a call with a reference that is given up here: the request was
-        // begun, and ends once (the caller's promise).
-        let call = unsafe { Call::<S>::from_overlapped(overlapped.as_ptr()) };
-        call.end(status);
-    }
-
     unsafe fn status(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
-        // SAFETY: the structure is valid (the caller's promise).
+        // SAFETY: the structure is valid (`# Safety` of the trait).
         unsafe { overlapped.as_ref() }.status().to_status()
     }
 
     unsafe fn wait(&self, _: NonNull<OVERLAPPED>) -> NtStatus {
         // Processes wait for their requests, and not in the kernel.
         NtStatus::INVALID_PARAMETER
+    }
+}
+
+impl<S: System> OverlappedFile for Calls<S> {
+    fn prepare(&self) -> Result<(), NtStatus> {
+        Ok(())
+    }
+
+    unsafe fn begin(&self, overlapped: NonNull<OVERLAPPED>) {
+        // SAFETY: the structure is valid (`# Safety` of the trait).
+        let overlapped = unsafe { overlapped.as_ref() };
+        overlapped.Internal.store(NtStatus::PENDING.to_bits() as usize, Ordering::Release);
+    }
+
+    unsafe fn complete(&self, overlapped: NonNull<OVERLAPPED>, status: NtStatus) {
+        // SAFETY: every structure that a session passes on is a call with a reference that is given up here: the request was
+        // begun, and ends once (`# Safety` of the trait).
+        let call = unsafe { Call::<S>::from_overlapped(overlapped.as_ptr()) };
+        call.end(status);
     }
 }
 

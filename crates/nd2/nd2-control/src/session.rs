@@ -20,7 +20,7 @@ use ndkpi::NtStatus;
 use crate::{
     Call, Request, Server, System,
     handles::{Com, Handles, Interface, Kind, Object},
-    wire::{Reader, Verb},
+    wire::{Handle, Verb, begin},
 };
 
 /// The longest input of a verb that pends: an address, private data, and some numbers.
@@ -183,7 +183,7 @@ impl<S: System> Session<S> {
             Err(status) => return request.answer(status),
         };
         // The handle of an object comes first. An input without one is refused by its method.
-        let object = Reader::new(&input).u64().unwrap_or(0);
+        let object = begin::<Handle>(&input).map_or(0, |(first, _)| first.object.get());
         let call = match Call::try_new(this, object, input.len(), None) {
             Ok(call) => call,
             Err(status) => return request.answer(status),
@@ -192,7 +192,7 @@ impl<S: System> Session<S> {
             return;
         }
         let overlapped = Call::into_overlapped(call.clone());
-        let result = this.begin(verb, Reader::new(&input), overlapped);
+        let result = this.begin(verb, &input, overlapped);
         if result.is_pending() {
             return call.waits();
         }
@@ -201,7 +201,7 @@ impl<S: System> Session<S> {
         call.answer(result.to_status());
     }
 
-    fn begin(&self, verb: Verb, input: Reader<'_>, overlapped: *mut OVERLAPPED) -> HRESULT {
+    fn begin(&self, verb: Verb, input: &[u8], overlapped: *mut OVERLAPPED) -> HRESULT {
         let result = match verb {
             Verb::Notify => self.notify(input, overlapped),
             Verb::NotifyShared => self.notify_shared(input, overlapped),

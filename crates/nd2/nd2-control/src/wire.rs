@@ -1,10 +1,12 @@
 //! What crosses the boundary: control codes, and the numbers that go with them.
 //!
 //! An input is a row of little-endian numbers in the order of a verb's documentation, without padding, and then bytes for the
-//! verbs that take some. Every width is fixed, so a 32-bit program sends the same. An input that is shorter or longer than its
+//! verbs that take some: the structures here. Every width is fixed, so a 32-bit program sends the same. An input that is shorter or longer than its
 //! verb says is refused.
 
-use ndkpi::NtStatus;
+mod messages;
+
+pub use messages::*;
 
 /// What the device is called in the kernel.
 pub const DEVICE_NAME: &str = r"\Device\SoftNdkNd";
@@ -193,124 +195,5 @@ impl Verb {
     #[must_use]
     pub fn from_code(code: u32) -> Option<Self> {
         Self::ALL.iter().copied().find(|verb| verb.code() == code)
-    }
-}
-
-/// Reads an input.
-#[derive(Clone, Copy, Debug)]
-pub struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    /// Reads from the beginning.
-    #[must_use]
-    pub const fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
-    }
-
-    /// The next `N` bytes.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INVALID_PARAMETER` if there are fewer.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], NtStatus> {
-        let (first, rest) = self.0.split_first_chunk().ok_or(NtStatus::INVALID_PARAMETER)?;
-        self.0 = rest;
-        Ok(*first)
-    }
-
-    /// The next number of 32 bits.
-    ///
-    /// # Errors
-    ///
-    /// As [`Reader::array`].
-    pub fn u32(&mut self) -> Result<u32, NtStatus> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    /// The next number of 64 bits.
-    ///
-    /// # Errors
-    ///
-    /// As [`Reader::array`].
-    pub fn u64(&mut self) -> Result<u64, NtStatus> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    /// The next `count` bytes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Reader::array`].
-    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], NtStatus> {
-        let (first, rest) = self.0.split_at_checked(count).ok_or(NtStatus::INVALID_PARAMETER)?;
-        self.0 = rest;
-        Ok(first)
-    }
-
-    /// What is left.
-    #[must_use]
-    pub const fn rest(self) -> &'a [u8] {
-        self.0
-    }
-
-    /// Checks that nothing is left.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INVALID_PARAMETER` if something is.
-    pub const fn end(self) -> Result<(), NtStatus> {
-        if self.0.is_empty() { Ok(()) } else { Err(NtStatus::INVALID_PARAMETER) }
-    }
-}
-
-/// Writes numbers into a buffer.
-#[derive(Debug)]
-pub struct Writer<'a> {
-    room: &'a mut [u8],
-    written: usize,
-}
-
-impl<'a> Writer<'a> {
-    /// Writes from the beginning.
-    #[must_use]
-    pub const fn new(room: &'a mut [u8]) -> Self {
-        Self { room, written: 0 }
-    }
-
-    /// Writes `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_BUFFER_TOO_SMALL` if there is no room for all of them; then nothing is written.
-    pub fn bytes(&mut self, bytes: &[u8]) -> Result<&mut Self, NtStatus> {
-        let end = self.written.checked_add(bytes.len()).ok_or(NtStatus::BUFFER_TOO_SMALL)?;
-        let place = self.room.get_mut(self.written..end).ok_or(NtStatus::BUFFER_TOO_SMALL)?;
-        place.copy_from_slice(bytes);
-        self.written = end;
-        Ok(self)
-    }
-
-    /// Writes a number of 32 bits.
-    ///
-    /// # Errors
-    ///
-    /// As [`Writer::bytes`].
-    pub fn u32(&mut self, number: u32) -> Result<&mut Self, NtStatus> {
-        self.bytes(&number.to_le_bytes())
-    }
-
-    /// Writes a number of 64 bits.
-    ///
-    /// # Errors
-    ///
-    /// As [`Writer::bytes`].
-    pub fn u64(&mut self, number: u64) -> Result<&mut Self, NtStatus> {
-        self.bytes(&number.to_le_bytes())
-    }
-
-    /// How many bytes were written.
-    #[must_use]
-    pub const fn written(&self) -> usize {
-        self.written
     }
 }

@@ -1,6 +1,6 @@
 //! The second back end: every call is a control code to a session, as if the adapters were in a driver.
 //!
-//! The session is that of the driver (`nd2_control`), and the client's side that of the library (`nd2_remote`). In between bytes are
+//! The session is that of the driver (`nd2_control`), and the client's side that of the library (`softnd`). In between bytes are
 //! copied, and requests end through the equivalents of Windows.
 
 use std::{
@@ -14,26 +14,27 @@ use std::{
 
 use host::{HostMdl, HostMemory, HostOs};
 use nd2::{
-    OverlappedFile, Platform, Quota,
+    OverlappedFile, OverlappedOs, Quota,
     abi::{HANDLE, OVERLAPPED},
+    back_end::RequestFile,
 };
 use nd2_control::{Adapter, Call, File, Request, Session, Sessions, System};
-use nd2_remote::{Key, Registration, RemoteFile, Transport};
 use ndkpi::NtStatus;
+use softnd::driver::{Key, Registration, RemoteFile, Transport};
 
-use crate::{HostPlatform, host::HostFile};
+use crate::{OverlappedHost, host::HostFile};
 
 /// The host's machine as an operating system with sessions.
 #[derive(Clone)]
 pub struct HostSystem {
-    platform: HostPlatform,
+    platform: OverlappedHost,
     devices: Arc<Mutex<Vec<Adapter<Self>>>>,
 }
 
 impl HostSystem {
     /// A system without adapters.
     #[must_use]
-    pub fn new(platform: &HostPlatform) -> Self {
+    pub fn new(platform: &OverlappedHost) -> Self {
         Self { platform: platform.clone(), devices: Arc::default() }
     }
 
@@ -53,7 +54,7 @@ impl System for HostSystem {
     type Request = HostRequest;
 
     fn os(&self) -> &HostOs {
-        Platform::os(&self.platform)
+        OverlappedOs::os(&self.platform)
     }
 
     fn each_device(&self, each: &mut dyn FnMut(&Adapter<Self>)) {
@@ -62,17 +63,17 @@ impl System for HostSystem {
     }
 
     fn limit_reached(&self, name: &'static str, most: u64) {
-        Platform::limit_reached(&self.platform, name, most);
+        OverlappedOs::limit_reached(&self.platform, name, most);
     }
 }
 
 /// How a request has ended, with its answer.
-type Place = Arc<Mutex<Option<(NtStatus, Vec<u8>)>>>;
+type SharedAnswer = Arc<Mutex<Option<(NtStatus, Vec<u8>)>>>;
 
 /// Who waits for a request.
 enum Waits {
     /// The caller, for the answer.
-    Caller(Place),
+    Caller(SharedAnswer),
     /// The client, at its structure.
     Client(Arc<Reported>),
 }
@@ -174,7 +175,7 @@ impl Drop for OpenFile {
 /// The session of the one program that there is.
 #[derive(Clone)]
 pub struct HostTransport {
-    platform: HostPlatform,
+    platform: OverlappedHost,
     sessions: fallible::Arc<Sessions<HostSystem>>,
     file: Arc<OpenFile>,
     key: Key,
@@ -206,7 +207,7 @@ impl HostTransport {
 }
 
 /// A registration: ended, or not.
-pub struct HostRegistration(Place);
+pub struct HostRegistration(SharedAnswer);
 
 impl Registration for HostRegistration {
     fn status(&self) -> NtStatus {
@@ -267,7 +268,7 @@ impl Transport for HostTransport {
     }
 }
 
-impl RemoteFile for SessionFile {
+impl RequestFile for SessionFile {
     fn handle(&self) -> HANDLE {
         self.file.handle()
     }
@@ -280,11 +281,23 @@ impl RemoteFile for SessionFile {
         self.file.close();
     }
 
+    unsafe fn status(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        // SAFETY: `overlapped` is valid (the trait's `# Safety`).
+        unsafe { self.file.status(overlapped) }
+    }
+
+    unsafe fn wait(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        // SAFETY: `overlapped` is valid, and its event a handle (the trait's `# Safety`).
+        unsafe { self.file.wait(overlapped) }
+    }
+}
+
+impl RemoteFile for SessionFile {
     unsafe fn begin(&self, code: u32, input: &[u8], overlapped: NonNull<OVERLAPPED>) -> NtStatus {
         // What the method answers itself leaves the structure and the event as they are.
-        // SAFETY: the structure is valid (the caller's promise).
+        // SAFETY: the structure is valid (`# Safety` of the trait).
         let before = unsafe { overlapped.as_ref() }.Internal.load(Acquire);
-        // SAFETY: the caller's promise.
+        // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (the trait's `# Safety`).
         unsafe { self.file.begin(overlapped) };
         let reported = Arc::new(Reported { file: self.file.clone(), overlapped, answer: Mutex::new(None) });
         self.open.0.serve(code, HostRequest::new(input, 0, Waits::Client(reported.clone())));
@@ -293,15 +306,5 @@ impl RemoteFile for SessionFile {
         // SAFETY: the request has ended without a report, so the client has the structure still.
         unsafe { overlapped.as_ref() }.Internal.store(before, Release);
         status
-    }
-
-    unsafe fn status(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
-        // SAFETY: the caller's promise.
-        unsafe { self.file.status(overlapped) }
-    }
-
-    unsafe fn wait(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
-        // SAFETY: the caller's promise.
-        unsafe { self.file.wait(overlapped) }
     }
 }

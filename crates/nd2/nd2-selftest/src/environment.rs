@@ -9,7 +9,7 @@ use std::{
 use engine::connection::{Fabric, InterfaceAddress, Timeouts};
 use host::machine::Machine;
 use nd2::{
-    Config, Device, Item, Platform, Quota, Resource,
+    Config, Device, Item, OverlappedOs, Quota, Resource,
     abi::{HRESULT, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED},
     class::get_class_object,
 };
@@ -17,7 +17,7 @@ use nd2_control::Server;
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
-    BackEnd, Failure, HostPlatform, Memory, Options,
+    BackEnd, Failure, Memory, Options, OverlappedHost,
     case::is,
     codes::{HostSystem, HostTransport},
     world::{MAX_LISTENERS, MAX_NOTIFY_REQUESTS, MAX_READ_SGE, MAX_REGISTERED, Schedule},
@@ -41,7 +41,7 @@ pub trait Environment {
     unsafe fn class_object(&self, iid: *const GUID, out: *mut *mut c_void) -> HRESULT;
 
     /// Handles, events and completion ports of the client's process.
-    fn platform(&self) -> &HostPlatform;
+    fn platform(&self) -> &OverlappedHost;
 
     /// What decides what happens next.
     fn schedule(&self) -> Schedule;
@@ -132,7 +132,7 @@ pub fn shared(config: &mut Config) {
 /// Where the adapters are.
 enum Adapters {
     /// In the client's process.
-    Here([fallible::Arc<Device<HostPlatform>>; 2]),
+    Here([fallible::Arc<Device<OverlappedHost>>; 2]),
     /// Behind control codes.
     Codes([Adapter2; 2], HostSystem, HostTransport),
 }
@@ -142,7 +142,7 @@ type Adapter2 = nd2_control::Adapter<HostSystem>;
 /// A machine of the host's.
 pub struct HostEnvironment {
     adapters: Adapters,
-    platform: HostPlatform,
+    platform: OverlappedHost,
     schedule: Schedule,
     /// The longest that the adapters are late on purpose, in microseconds.
     late: u64,
@@ -162,7 +162,7 @@ impl HostEnvironment {
             Schedule::Threads => Machine::threads().processors(2).start(),
             Schedule::Seeded(seed, percent) => Machine::seeded(seed).preemption(percent).start(),
         };
-        let platform = HostPlatform::new(&machine);
+        let platform = OverlappedHost::new(&machine);
         let mut config = Config { policy, nic, faults, ..Config::default() };
         first(&mut config);
         let adapters = match options.back_end {
@@ -190,17 +190,17 @@ impl HostEnvironment {
 impl Environment for HostEnvironment {
     unsafe fn class_object(&self, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
         match &self.adapters {
-            // SAFETY: the caller's promise.
+            // SAFETY: `iid` is null or valid for reading, and `out` null or valid for writing (the trait's `# Safety`).
             Adapters::Here(devices) => unsafe { get_class_object(iid, out, || Ok(devices.clone())) },
             Adapters::Codes(_, _, transport) => {
                 let transport = transport.clone();
-                // SAFETY: the caller's promise.
-                unsafe { nd2_remote::get_class_object(iid, out, || Ok(transport)) }
+                // SAFETY: `iid` is null or valid for reading, and `out` null or valid for writing (the trait's `# Safety`).
+                unsafe { softnd::driver::get_class_object(iid, out, || Ok(transport)) }
             }
         }
     }
 
-    fn platform(&self) -> &HostPlatform {
+    fn platform(&self) -> &OverlappedHost {
         &self.platform
     }
 
@@ -224,11 +224,11 @@ impl Environment for HostEnvironment {
 
     unsafe fn break_queue(&self, queue: *mut c_void) -> Result<(), Failure> {
         match &self.adapters {
-            // SAFETY: the caller's promise.
-            Adapters::Here(_) => unsafe { Device::<HostPlatform>::break_completion_queue(queue) }?,
+            // SAFETY: `queue` is null or a COM object (the trait's `# Safety`).
+            Adapters::Here(_) => unsafe { Device::<OverlappedHost>::break_completion_queue(queue) }?,
             Adapters::Codes(_, _, transport) => {
-                // SAFETY: the caller's promise.
-                let handle = unsafe { nd2_remote::queue_handle::<HostTransport>(queue) };
+                // SAFETY: `queue` is null or a COM object (the trait's `# Safety`).
+                let handle = unsafe { softnd::driver::queue_handle::<HostTransport>(queue) };
                 transport.session().break_completion_queue(handle.unwrap_or(0))?;
             }
         }
@@ -299,7 +299,7 @@ impl Environment for HostEnvironment {
 }
 
 /// The two adapters on a fabric of their own.
-fn devices<P: Platform>(platform: &P, config: Config) -> Result<[fallible::Arc<Device<P>>; 2], Failure> {
+fn devices<P: OverlappedOs>(platform: &P, config: Config) -> Result<[fallible::Arc<Device<P>>; 2], Failure> {
     let fabric = Fabric::try_new(platform.os())?;
     let network = |address: IpAddr| InterfaceAddress::new(address, if address.is_ipv4() { 24 } else { 64 });
     let here = Device::try_new(platform, &fabric, &[network(HERE), network(HERE_V6)], config)?;
@@ -308,7 +308,7 @@ fn devices<P: Platform>(platform: &P, config: Config) -> Result<[fallible::Arc<D
     Ok([here, Device::try_new(platform, &fabric, &[network(THERE)], other)?])
 }
 
-fn no_references<P: Platform>(devices: [fallible::Arc<Device<P>>; 2]) -> Result<(), Failure> {
+fn no_references<P: OverlappedOs>(devices: [fallible::Arc<Device<P>>; 2]) -> Result<(), Failure> {
     for device in devices {
         is("references to the adapter that are left", fallible::Arc::references_now(&device), 1)?;
     }

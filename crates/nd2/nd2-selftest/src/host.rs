@@ -16,8 +16,9 @@ use host::{
     machine::{Event, EventKind, MachineRef},
 };
 use nd2::{
-    OverlappedFile, Platform,
+    OverlappedFile, OverlappedOs,
     abi::{HANDLE, HRESULT, OVERLAPPED},
+    back_end::RequestFile,
 };
 use ndkpi::NtStatus;
 
@@ -153,13 +154,9 @@ unsafe impl Send for HostFile {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for HostFile {}
 
-impl OverlappedFile for HostFile {
+impl RequestFile for HostFile {
     fn handle(&self) -> HANDLE {
         self.handle
-    }
-
-    fn prepare(&self) -> Result<(), NtStatus> {
-        Ok(())
     }
 
     fn is_closed(&self) -> bool {
@@ -170,8 +167,33 @@ impl OverlappedFile for HostFile {
         self.handles.close(self.handle);
     }
 
+    unsafe fn status(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        // SAFETY: the structure is valid (`# Safety` of the trait).
+        unsafe { overlapped.as_ref() }.status().to_status()
+    }
+
+    unsafe fn wait(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        loop {
+            // SAFETY: the structure is valid (`# Safety` of the trait).
+            let now = unsafe { self.status(overlapped) };
+            if now != NtStatus::PENDING {
+                return now;
+            }
+            // SAFETY: as before.
+            let event = unsafe { overlapped.as_ref() }.hEvent;
+            let Some(event) = self.handles.event(event) else { return NtStatus::INVALID_PARAMETER };
+            event.wait();
+        }
+    }
+}
+
+impl OverlappedFile for HostFile {
+    fn prepare(&self) -> Result<(), NtStatus> {
+        Ok(())
+    }
+
     unsafe fn begin(&self, overlapped: NonNull<OVERLAPPED>) {
-        // SAFETY: the structure is valid (the caller's promise).
+        // SAFETY: the structure is valid (`# Safety` of the trait).
         let overlapped = unsafe { overlapped.as_ref() };
         overlapped.InternalHigh.store(0, Ordering::Relaxed);
         overlapped.Internal.store(NtStatus::PENDING.to_bits() as usize, Ordering::Release);
@@ -183,7 +205,7 @@ impl OverlappedFile for HostFile {
     unsafe fn complete(&self, overlapped: NonNull<OVERLAPPED>, status: NtStatus) {
         HostOs::assert_callback_context();
         let (event, silent) = {
-            // SAFETY: the structure is valid until its status says that the request has ended (the caller's promise).
+            // SAFETY: the structure is valid until its status says that the request has ended (`# Safety` of the trait).
             let overlapped = unsafe { overlapped.as_ref() };
             assert!(overlapped.status().is_pending(), "a request ends twice: {:?}", overlapped.status());
             let found = (self.handles.event(overlapped.hEvent), overlapped.hEvent.addr() & 1 != 0);
@@ -197,25 +219,6 @@ impl OverlappedFile for HostFile {
             lock(&port.packets).push_back(Packet { overlapped: overlapped.as_ptr(), status: status.into() });
         }
     }
-
-    unsafe fn status(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
-        // SAFETY: the structure is valid (the caller's promise).
-        unsafe { overlapped.as_ref() }.status().to_status()
-    }
-
-    unsafe fn wait(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
-        loop {
-            // SAFETY: the structure is valid (the caller's promise).
-            let now = unsafe { self.status(overlapped) };
-            if now != NtStatus::PENDING {
-                return now;
-            }
-            // SAFETY: as before.
-            let event = unsafe { overlapped.as_ref() }.hEvent;
-            let Some(event) = self.handles.event(event) else { return NtStatus::INVALID_PARAMETER };
-            event.wait();
-        }
-    }
 }
 
 impl Drop for HostFile {
@@ -227,12 +230,12 @@ impl Drop for HostFile {
 
 /// The host's machine as an operating system with overlapped requests.
 #[derive(Clone)]
-pub struct HostPlatform {
+pub struct OverlappedHost {
     os: HostOs,
     handles: Arc<Handles>,
 }
 
-impl HostPlatform {
+impl OverlappedHost {
     /// The platform on `machine`.
     #[must_use]
     pub fn new(machine: &MachineRef) -> Self {
@@ -285,7 +288,7 @@ impl HostPlatform {
     }
 }
 
-impl Platform for HostPlatform {
+impl OverlappedOs for OverlappedHost {
     type Os = HostOs;
     type File = HostFile;
     type Pages = ();
@@ -311,7 +314,7 @@ impl Platform for HostPlatform {
 
     unsafe fn memory(&self, address: *const c_void, length: usize, _writable: bool) -> Result<HostMemory, NtStatus> {
         let mdl = HostMdl { next: ptr::null_mut(), address: address.cast_mut().cast(), length };
-        // SAFETY: the descriptor is valid, and the bytes stay (the caller's promise).
+        // SAFETY: the descriptor is valid, and the bytes stay until the memory is dropped (`# Safety` of the trait).
         unsafe { HostMemory::from_mdl(&raw const mdl, length) }.map_err(|status| match status {
             // No bytes, or at an address where none can be.
             NtStatus::INVALID_PARAMETER => NtStatus::ACCESS_VIOLATION,

@@ -4,7 +4,7 @@
 //! A case is a client: it calls the tables of functions through raw pointers, as a program in C++ would, and knows of the
 //! provider only what the documents say. Where it runs is an [`Environment`]: [`run`] has the host's machine, with threads or seeded; the
 //! tests of the driver have a process of a simulated kernel. The equivalents of events, file handles and completion ports are in
-//! [`host`](HostPlatform).
+//! [`host`](OverlappedHost).
 //!
 //! ```
 //! let rows = nd2_selftest::run(&nd2_selftest::Options { filter: Some("notify.eleven"), ..Default::default() });
@@ -31,7 +31,7 @@ pub use cases::all as cases;
 pub use client::{Client, Com, Overlapped};
 pub use engine::nic::NicMode;
 pub use environment::Environment;
-pub use host::{CompletionPort, Handle, HostFile, HostPlatform, Packet};
+pub use host::{CompletionPort, Handle, HostFile, OverlappedHost, Packet};
 pub use memory::Memory;
 use nd2::{CompletionPolicy, Faults};
 pub use stream::Stream;

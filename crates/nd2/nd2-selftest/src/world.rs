@@ -13,7 +13,7 @@ use nd2::{
 use ndkpi::{GUID, NtStatus};
 
 use crate::{
-    CompletionPort, Environment, Failure, HostPlatform, Memory, Options,
+    CompletionPort, Environment, Failure, Memory, Options, OverlappedHost,
     case::{is, ok},
     client::{Adapter, Client, Com, Connector, Overlapped, Piece, Provider, Qp, QpSizes},
     environment::HostEnvironment,
@@ -53,7 +53,7 @@ pub struct World {
     /// A file of it.
     pub file: HANDLE,
     /// The equivalents of Windows.
-    pub platform: HostPlatform,
+    pub platform: OverlappedHost,
     /// Last, because everything above lives on it.
     environment: Box<dyn Environment>,
 }
@@ -292,7 +292,7 @@ fn class_object(environment: &dyn Environment, iid: *const GUID, out: *mut *mut 
     // SAFETY: the identifier and the place are valid or null.
     let version2 = |iid, out| unsafe { environment.class_object(iid, out) };
     // SAFETY: as before.
-    unsafe { nd2_version1::get_class_object(iid, out, version2) }
+    unsafe { softnd::version1::get_class_object(iid, out, version2) }
 }
 
 /// A connection.

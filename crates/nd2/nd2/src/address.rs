@@ -16,7 +16,7 @@ use crate::abi::{SOCKET_ADDRESS, SOCKET_ADDRESS_LIST};
 ///
 /// `address` is null or valid for reading `length` bytes.
 pub unsafe fn read(address: *const SOCKADDR, length: u32) -> Result<SocketAddr, NtStatus> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `address` is null or valid for reading `length` bytes (`# Safety`).
     let read = unsafe { SOCKADDR_INET::read(address, length) };
     read.as_ref().and_then(SOCKADDR_INET::to_socket_addr).ok_or(NtStatus::INVALID_ADDRESS)
 }
@@ -75,17 +75,17 @@ pub unsafe fn write_list(
         return Err(NtStatus::BUFFER_OVERFLOW);
     }
     // SAFETY: the buffer has room for the head of the list.
-    let number = unsafe { &raw mut (*into).iAddressCount };
-    // SAFETY: as before. The client's buffer need not be aligned.
-    unsafe { number.write_unaligned(i32::try_from(count).unwrap_or(i32::MAX)) };
+    unsafe { (&raw mut (*into).iAddressCount).write_unaligned(i32::try_from(count).unwrap_or(i32::MAX)) };
     // SAFETY: as before.
     let mut entry = unsafe { &raw mut (*into).Address }.cast::<SOCKET_ADDRESS>();
     let mut at = head;
     for address in raw {
         // SAFETY: all addresses lie behind the head, and the buffer has room for them.
-        let place = unsafe { into.cast::<u8>().add(at) };
-        // SAFETY: as before.
-        unsafe { place.copy_from(address.as_ptr().cast::<u8>(), address.length() as usize) };
+        let place = unsafe {
+            let place = into.cast::<u8>().add(at);
+            place.copy_from(address.as_ptr().cast::<u8>(), address.length() as usize);
+            place
+        };
         at += stride(&address);
         let described = SOCKET_ADDRESS {
             lpSockaddr: place.cast(),
@@ -120,6 +120,6 @@ pub const unsafe fn bytes<'a>(bytes: *const core::ffi::c_void, length: u32) -> R
     if bytes.is_null() {
         return Err(NtStatus::ACCESS_VIOLATION);
     }
-    // SAFETY: the pointer is not null and valid for reading that many bytes (the caller's promise).
+    // SAFETY: the pointer is not null and valid for reading that many bytes (`# Safety`).
     Ok(unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), length as usize) })
 }

@@ -1,7 +1,7 @@
 //! How a client gets the provider: the exports of the library (`DllGetClassObject`, `DllCanUnloadNow`).
 //!
 //! NetworkDirect asks `DllGetClassObject` for `IND2Provider` itself and not for a class factory; version 1 asks for one, which
-//! `nd2-version1` has.
+//! `softnd` has.
 
 use core::ffi::c_void;
 
@@ -9,7 +9,7 @@ use fallible::Arc;
 use ndkpi::GUID;
 
 use crate::{
-    Client, Device, Platform, Provider,
+    Client, Device, Engine, OverlappedOs,
     abi::{HRESULT, IID_IND2Provider, IID_IUnknown},
     live_objects,
 };
@@ -25,7 +25,7 @@ pub fn has(iid: &GUID) -> bool {
 /// # Safety
 ///
 /// `iid` is null or valid for reading, `out` null or valid for writing.
-pub unsafe fn get_class_object<P: Platform, D: AsRef<[Arc<Device<P>>]>>(
+pub unsafe fn get_class_object<P: OverlappedOs, D: AsRef<[Arc<Device<P>>]>>(
     iid: *const GUID,
     out: *mut *mut c_void,
     devices: impl FnOnce() -> Result<D, HRESULT>,
@@ -41,8 +41,8 @@ pub unsafe fn get_class_object<P: Platform, D: AsRef<[Arc<Device<P>>]>>(
     }
     match devices() {
         // Nobody outside of the process lists its connections.
-        // SAFETY: the caller's promise.
-        Ok(devices) => unsafe { Provider::create(devices.as_ref(), &Client::default(), iid, out) },
+        // SAFETY: `iid` is null or valid for reading, and `out` null or valid for writing (`# Safety`).
+        Ok(devices) => unsafe { Engine::create(devices.as_ref(), &Client::default(), iid, out) },
         Err(result) => result,
     }
 }

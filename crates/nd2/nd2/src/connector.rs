@@ -1,11 +1,10 @@
-//! `IND2Connector`, except for its methods: the state of a connection, and its requests.
+//! Connectors: the state of a connection, and its requests.
 
-use core::{ffi::c_void, net::SocketAddr, ptr::NonNull};
+use core::{net::SocketAddr, ptr::NonNull};
 
 use engine::{
     connection::{
-        Connector as EngineConnector, ConnectorClient, ConnectorRequest, DisconnectReason, Incoming, ReadLimits,
-        SharedEndpoint,
+        Connector as EngineConnector, ConnectorClient, ConnectorRequest, DisconnectReason, Incoming, SharedEndpoint,
     },
     os::{Os, SpinLock},
     qp::Qp,
@@ -13,19 +12,18 @@ use engine::{
 use fallible::Arc;
 use ndkpi::NtStatus;
 
-mod methods;
+mod behind;
 mod requests;
 
 use crate::{
-    Charge, Device, Platform,
+    Charge, Device, OverlappedOs,
     abi::OVERLAPPED,
     adapter::{AdapterCore, CONNECTION},
-    com::find,
     device::{Member, Membership},
     overlapped::{Outstanding, Pending},
 };
 
-struct State<P: Platform> {
+struct State<P: OverlappedOs> {
     /// The engine's connector: made by the first connect, or delivered by a listener.
     engine: Option<Arc<EngineConnector<P::Os>>>,
     /// The number of the latest engine connector. A cancelled one may still answer, which must be ignored.
@@ -46,7 +44,7 @@ struct State<P: Platform> {
 }
 
 /// A request that the engine answers later.
-struct Asked<P: Platform> {
+struct Asked<P: OverlappedOs> {
     request: ConnectorRequest,
     pending: Pending<P>,
     /// The queue pair that is being connected.
@@ -65,7 +63,7 @@ enum Life {
 }
 
 /// A connector behind its COM object.
-pub struct Core<P: Platform> {
+pub struct Core<P: OverlappedOs> {
     adapter: Arc<AdapterCore<P>>,
     file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
@@ -73,12 +71,12 @@ pub struct Core<P: Platform> {
 }
 
 /// How one of the engine's connectors reaches the core.
-struct Client<P: Platform> {
+struct Client<P: OverlappedOs> {
     core: Arc<Core<P>>,
     number: u64,
 }
 
-impl<P: Platform> ConnectorClient for Client<P> {
+impl<P: OverlappedOs> ConnectorClient for Client<P> {
     fn completed(&self, request: ConnectorRequest, status: NtStatus) {
         self.core.completed(self.number, request, status);
     }
@@ -101,12 +99,12 @@ impl<P: Platform> ConnectorClient for Client<P> {
 }
 
 /// A connector.
-pub struct Connector<P: Platform> {
+pub struct Connector<P: OverlappedOs> {
     core: Arc<Core<P>>,
     _member: Membership<P>,
 }
 
-impl<P: Platform> Connector<P> {
+impl<P: OverlappedOs> Connector<P> {
     /// Makes a connector for either side of a connection.
     ///
     /// # Errors
@@ -134,29 +132,18 @@ impl<P: Platform> Connector<P> {
         Ok(Self { core, _member: member })
     }
 
-    /// The core behind a client's pointer, if it is a connector of this adapter.
-    ///
-    /// # Safety
-    ///
-    /// `unknown` is null or a COM object.
-    pub unsafe fn find(adapter: &Arc<AdapterCore<P>>, unknown: *mut c_void) -> Option<Arc<Core<P>>> {
-        let core = |connector: &Self| Arc::ptr_eq(&connector.core.adapter, adapter).then(|| connector.core.clone());
-        // SAFETY: the caller's promise.
-        unsafe { find::<Self, _>(unknown, core) }?
+    pub const fn core(&self) -> &Arc<Core<P>> {
+        &self.core
     }
 }
 
-impl<P: Platform> Drop for Connector<P> {
+impl<P: OverlappedOs> Drop for Connector<P> {
     fn drop(&mut self) {
         self.core.finish(NtStatus::CANCELLED);
     }
 }
 
-impl<P: Platform> Core<P> {
-    pub const fn adapter(&self) -> &Arc<AdapterCore<P>> {
-        &self.adapter
-    }
-
+impl<P: OverlappedOs> Core<P> {
     fn report(&self) {
         Outstanding::report(&self.state, |state| &mut state.disconnects);
     }
@@ -233,7 +220,7 @@ impl<P: Platform> Core<P> {
     }
 
     /// [`Core::cancel`] for the request on `overlapped` alone.
-    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+    pub fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
         self.state.with(|state| state.disconnects.cancel_one(overlapped));
         self.give_up(|asked| asked.pending.is_on(overlapped));
     }
@@ -389,16 +376,11 @@ impl<P: Platform> Core<P> {
 /// # Errors
 ///
 /// `STATUS_INVALID_ADDRESS` if it has none.
-pub fn own_address<P: Platform>(device: &Device<P>, address: SocketAddr) -> Result<SocketAddr, NtStatus> {
+pub fn own_address<P: OverlappedOs>(device: &Device<P>, address: SocketAddr) -> Result<SocketAddr, NtStatus> {
     if !address.ip().is_unspecified() {
         return Ok(address);
     }
     let own = device.addresses()?;
     let found = own.iter().find(|own| own.is_ipv4() == address.is_ipv4()).ok_or(NtStatus::INVALID_ADDRESS)?;
     Ok(SocketAddr::new(*found, address.port()))
-}
-
-/// The read limits that a client names.
-const fn reads(inbound: u32, outbound: u32) -> ReadLimits {
-    ReadLimits { inbound, outbound }
 }

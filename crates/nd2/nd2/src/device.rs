@@ -11,7 +11,7 @@ use engine::{
     connection::{ConnectionLimits, Fabric, InterfaceAddress, Port, ReadLimits, Timeouts},
     cq::{Cq, notify::CqFailure},
     memory::{MemoryLimits, MemoryRules, MemoryTable},
-    nic::{NicMode, NicRules},
+    nic::{NicMode, NicRules, NotReady},
     os::{Os, SpinLock},
     qp::Qp,
     slab::Slab,
@@ -20,7 +20,7 @@ use fallible::Arc;
 use ndkpi::{NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, NDK_ADAPTER_INFO, NtStatus};
 
 use crate::{
-    Account, Charge, CompletionPolicy, Item, Platform,
+    Account, Charge, CompletionPolicy, Engine, Item, OverlappedOs,
     abi::{
         ND2_ADAPTER_INFO,
         adapter_flags::{
@@ -29,11 +29,11 @@ use crate::{
         },
     },
     adapter::AdapterCore,
-    com::find,
+    com::find_queue,
     connector, cq,
     faults::{FaultState, Faults},
     late::LateRequests,
-    limits::{InUse, Limits, Resource, Taken},
+    limits::{InUse, Limits, Reservation, Resource},
     listener, srq,
 };
 
@@ -63,6 +63,10 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Which engine carries work requests out.
     pub nic: NicMode,
+    /// What becomes of a message for which the peer has no receive.
+    pub not_ready: NotReady,
+    /// The most microseconds that the completion of an initiator request comes late.
+    pub initiator_delay: u32,
     /// What it does wrong on purpose.
     pub faults: Faults,
     /// True if reads may put their data only in regions that grant the read sink; false if local write is enough.
@@ -108,6 +112,8 @@ impl Default for Config {
             // Clients need not hurry: minutes, not seconds.
             timeouts: Timeouts { connect: 120_000_000, establish: 120_000_000, disconnect: 10_000_000 },
             nic: NicMode::Deferred,
+            not_ready: NotReady::Wait,
+            initiator_delay: 0,
             faults: Faults::default(),
             read_sink_required: false,
         }
@@ -150,7 +156,7 @@ impl Config {
 }
 
 /// What has to know when the adapter is removed.
-pub enum Member<P: Platform> {
+pub enum Member<P: OverlappedOs> {
     CompletionQueue(Arc<cq::core::Core<P>>),
     SharedReceiveQueue(Arc<srq::Core<P>>),
     QueuePair(Arc<Qp<P::Os>>),
@@ -158,7 +164,7 @@ pub enum Member<P: Platform> {
     Listener(Arc<listener::Core<P>>),
 }
 
-impl<P: Platform> Member<P> {
+impl<P: OverlappedOs> Member<P> {
     const fn resource(&self) -> Resource {
         match self {
             Self::CompletionQueue(_) => Resource::CompletionQueues,
@@ -170,7 +176,7 @@ impl<P: Platform> Member<P> {
     }
 }
 
-impl<P: Platform> Clone for Member<P> {
+impl<P: OverlappedOs> Clone for Member<P> {
     fn clone(&self) -> Self {
         match self {
             Self::CompletionQueue(core) => Self::CompletionQueue(core.clone()),
@@ -183,13 +189,13 @@ impl<P: Platform> Clone for Member<P> {
 }
 
 /// A member's place. Dropping it gives the place up.
-pub struct Membership<P: Platform> {
+pub struct Membership<P: OverlappedOs> {
     device: Arc<Device<P>>,
     number: usize,
-    _taken: Taken<P>,
+    _taken: Reservation<P>,
 }
 
-impl<P: Platform> Drop for Membership<P> {
+impl<P: OverlappedOs> Drop for Membership<P> {
     fn drop(&mut self) {
         // The reference is dropped after the lock is released.
         drop(self.device.members.with(|members| members.remove(self.number)));
@@ -200,7 +206,7 @@ impl<P: Platform> Drop for Membership<P> {
 pub type Hardware<'a, O> = (&'a Arc<Nic<O>>, &'a Arc<Port<O>>);
 
 /// One adapter.
-pub struct Device<P: Platform> {
+pub struct Device<P: OverlappedOs> {
     platform: P,
     config: Config,
     nic: Arc<Nic<P::Os>>,
@@ -218,7 +224,7 @@ pub struct Device<P: Platform> {
     members: <P::Os as Os>::Lock<Slab<Member<P>>>,
 }
 
-impl<P: Platform> Device<P> {
+impl<P: OverlappedOs> Device<P> {
     /// Makes an adapter with these addresses on a fabric.
     ///
     /// # Errors
@@ -244,7 +250,9 @@ impl<P: Platform> Device<P> {
             port.add_address(*address)?;
         }
         let in_order = info.AdapterFlags & ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED != 0;
-        let nic = Nic::try_new_with(platform.os(), config.nic, NicRules { in_order, ..NicRules::default() })?;
+        let Config { not_ready, initiator_delay, .. } = config;
+        let rules = NicRules { not_ready, in_order, initiator_delay, ..NicRules::default() };
+        let nic = Nic::try_new_with(platform.os(), config.nic, rules)?;
         Self::make(platform, (&nic, &port), addresses.iter().map(|one| one.address), config, false)
     }
 
@@ -454,7 +462,7 @@ impl<P: Platform> Device<P> {
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_DEVICE_REMOVED`, `STATUS_IMPLEMENTATION_LIMIT`.
     pub(crate) fn join(adapter: &AdapterCore<P>, member: Member<P>) -> Result<Membership<P>, NtStatus> {
         let this = adapter.device();
-        let taken = Taken::try_new(this, adapter.account(), member.resource(), 1)?;
+        let taken = Reservation::try_new(this, adapter.account(), member.resource(), 1)?;
         let number = this.members.with(|members| members.try_insert(member))?;
         let membership = Membership { device: this.clone(), number, _taken: taken };
         // Removed meanwhile: the removal may have passed this member by.
@@ -503,14 +511,9 @@ impl<P: Platform> Device<P> {
     ///
     /// `queue` is null or a COM object.
     pub unsafe fn break_completion_queue(queue: *mut core::ffi::c_void) -> Result<(), NtStatus> {
-        let fail = |owned: &cq::core::Owned<P>| Cq::fail(&owned.cq, CqFailure::Fatal);
-        // SAFETY: the caller's promise.
-        let broken = unsafe { find::<cq::v2::CompletionQueue2<P>, _>(queue, |queue| fail(&queue.0)) };
-        if broken.is_some() {
-            return Ok(());
-        }
-        // SAFETY: as before.
-        let broken = unsafe { find::<cq::v1::CompletionQueue1<P>, _>(queue, |queue| fail(&queue.0)) };
-        broken.ok_or(NtStatus::INVALID_PARAMETER)
+        // SAFETY: `queue` is null or a COM object (`# Safety`).
+        let queue = unsafe { find_queue::<Engine<P>>(queue) }.ok_or(NtStatus::INVALID_PARAMETER)?;
+        Cq::fail(&queue.cq, CqFailure::Fatal);
+        Ok(())
     }
 }

@@ -7,17 +7,17 @@ use engine::os::{Os, Routine, SpinLock, Timer};
 use fallible::Arc;
 use ndkpi::NtStatus;
 
-use crate::{Device, Platform, overlapped::Pending};
+use crate::{Device, OverlappedOs, overlapped::Pending};
 
 /// A request that ends when it is time.
-struct Late<P: Platform> {
+struct Late<P: OverlappedOs> {
     due: u64,
     request: Pending<P>,
     status: NtStatus,
 }
 
 /// The requests of an adapter that end late.
-pub struct LateRequests<P: Platform> {
+pub struct LateRequests<P: OverlappedOs> {
     delay: Delay,
     list: <P::Os as Os>::Lock<Vec<Late<P>>>,
     timer: <P::Os as Os>::Timer<Ends<P>>,
@@ -26,7 +26,7 @@ pub struct LateRequests<P: Platform> {
 /// The time of a request has come.
 pub struct Ends<P>(core::marker::PhantomData<P>);
 
-impl<P: Platform> Routine for Ends<P> {
+impl<P: OverlappedOs> Routine for Ends<P> {
     type Target = Device<P>;
 
     fn run(device: &Arc<Device<P>>) {
@@ -36,7 +36,7 @@ impl<P: Platform> Routine for Ends<P> {
     }
 }
 
-impl<P: Platform> LateRequests<P> {
+impl<P: OverlappedOs> LateRequests<P> {
     /// For an adapter whose requests end late; `None` if they do not.
     ///
     /// # Errors

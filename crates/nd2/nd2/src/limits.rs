@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use fallible::Arc;
 use ndkpi::NtStatus;
 
-use crate::{Account, Charge, Device, Item, Platform};
+use crate::{Account, Charge, Device, Item, OverlappedOs};
 
 /// What an adapter has a limited amount of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,14 +94,14 @@ impl Limits {
 pub struct InUse([AtomicU64; Resource::ALL.len()]);
 
 /// An amount of a resource. Dropping it gives it back.
-pub struct Taken<P: Platform> {
+pub struct Reservation<P: OverlappedOs> {
     device: Arc<Device<P>>,
     resource: Resource,
     amount: u64,
     _charge: Charge,
 }
 
-impl<P: Platform> Taken<P> {
+impl<P: OverlappedOs> Reservation<P> {
     /// Takes `amount` of a resource for a client with this account.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl<P: Platform> Taken<P> {
     }
 }
 
-impl<P: Platform> Drop for Taken<P> {
+impl<P: OverlappedOs> Drop for Reservation<P> {
     fn drop(&mut self) {
         self.device.in_use().0[self.resource as usize].fetch_sub(self.amount, Ordering::Relaxed);
     }

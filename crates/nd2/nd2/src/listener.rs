@@ -1,24 +1,23 @@
-//! `IND2Listener`.
+//! Listeners.
 
 use alloc::collections::VecDeque;
-use core::{ffi::c_void, net::SocketAddr, ptr::NonNull};
+use core::{net::SocketAddr, ptr::NonNull};
 
 use engine::{
     connection::{Incoming, Listener as EngineListener, ListenerClient},
     os::{Os, SpinLock},
 };
 use fallible::Arc;
-use ndkpi::{GUID, NtStatus, SOCKADDR};
+use ndkpi::NtStatus;
 
 use crate::{
-    Charge, Device, Platform,
-    abi::{HRESULT, IID_IND2Listener, IID_IND2Overlapped, IND2ListenerVtbl, OVERLAPPED},
+    Charge, Device, Engine, OverlappedOs,
+    abi::OVERLAPPED,
     adapter::{AdapterCore, CONNECTION},
-    address,
-    com::{Class, borrow},
-    connector::{self, own_address},
+    back_end,
+    connector::{self, Connector, own_address},
     device::{Member, Membership},
-    overlapped::{Overlapped, Pending, overlapped, succeed, trim},
+    overlapped::{Pending, succeed, trim},
 };
 
 /// Bytes that a connection request takes that waits, without its private data.
@@ -27,7 +26,7 @@ const INCOMING: u64 = 1024;
 /// A client's `GetConnectionRequest`, with the connector that is to get the request.
 type Waiter<P> = (Arc<connector::Core<P>>, Pending<P>);
 
-struct State<P: Platform> {
+struct State<P: OverlappedOs> {
     engine: Option<Arc<EngineListener<P::Os>>>,
     listening: bool,
     waiting: VecDeque<Waiter<P>>,
@@ -39,7 +38,7 @@ struct State<P: Platform> {
 }
 
 /// A listener behind its COM object.
-pub struct Core<P: Platform> {
+pub struct Core<P: OverlappedOs> {
     adapter: Arc<AdapterCore<P>>,
     file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
@@ -47,22 +46,22 @@ pub struct Core<P: Platform> {
     charge: Charge,
 }
 
-struct Client<P: Platform>(Arc<Core<P>>);
+struct Client<P: OverlappedOs>(Arc<Core<P>>);
 
-impl<P: Platform> ListenerClient<P::Os> for Client<P> {
+impl<P: OverlappedOs> ListenerClient<P::Os> for Client<P> {
     fn connect_event(&self, incoming: Incoming<P::Os>) {
         self.0.arrived(incoming);
     }
 }
 
 /// A listener.
-pub struct Listener<P: Platform> {
+pub struct Listener<P: OverlappedOs> {
     core: Arc<Core<P>>,
     _member: Membership<P>,
 }
 
 /// What becomes of a connection request.
-enum Fate<P: Platform> {
+enum Fate<P: OverlappedOs> {
     /// It is for this client.
     For(Waiter<P>, Incoming<P::Os>),
     /// It waits.
@@ -71,7 +70,7 @@ enum Fate<P: Platform> {
     Refused(#[expect(dead_code, reason = "dropped where no lock is held")] Incoming<P::Os>),
 }
 
-impl<P: Platform> Core<P> {
+impl<P: OverlappedOs> Core<P> {
     fn arrived(&self, incoming: Incoming<P::Os>) {
         let fate = self.state.with(|state| {
             if state.end.is_some() {
@@ -168,7 +167,7 @@ impl<P: Platform> Core<P> {
             if state.waiting.len() >= limit || state.waiting.try_reserve(1).is_err() {
                 return Err(NtStatus::INSUFFICIENT_RESOURCES);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
             state
                 .waiting
                 .push_back((connector, unsafe { Pending::begin_on(self.adapter.device(), &self.file, overlapped) }));
@@ -178,7 +177,7 @@ impl<P: Platform> Core<P> {
             None => Ok(NtStatus::PENDING),
             Some((connector, incoming)) => {
                 connector::Core::adopt(&connector, incoming)?;
-                // SAFETY: the caller's promise. The request has not begun.
+                // SAFETY: `overlapped` is valid with nothing outstanding on it (`# Safety`): this request has not begun.
                 Ok(unsafe { succeed(self.adapter.device(), &self.file, overlapped) })
             }
         }
@@ -217,7 +216,7 @@ impl<P: Platform> Core<P> {
     }
 }
 
-impl<P: Platform> Listener<P> {
+impl<P: OverlappedOs> Listener<P> {
     /// Makes a listener.
     ///
     /// # Errors
@@ -240,38 +239,15 @@ impl<P: Platform> Listener<P> {
     }
 }
 
-impl<P: Platform> Drop for Listener<P> {
+impl<P: OverlappedOs> Drop for Listener<P> {
     fn drop(&mut self) {
         self.core.finish(NtStatus::CANCELLED);
     }
 }
 
-impl<P: Platform> Class for Listener<P> {
-    type Table = IND2ListenerVtbl;
-
-    const TABLE: &'static IND2ListenerVtbl = &IND2ListenerVtbl {
-        base: overlapped::<Self>(),
-        Bind: bind::<P>,
-        Listen: listen::<P>,
-        GetLocalAddress: get_local_address::<P>,
-        GetConnectionRequest: get_connection_request::<P>,
-    };
-    const INTERFACES: &'static [GUID] = &[IID_IND2Listener, IID_IND2Overlapped];
-}
-
-impl<P: Platform> Overlapped for Listener<P> {
-    type Platform = P;
-
-    fn file(&self) -> &Arc<P::File> {
-        &self.core.file
-    }
-
-    fn cancel(&self) -> Result<(), NtStatus> {
-        self.core.cancel(NtStatus::CANCELLED);
-        Ok(())
-    }
-
-    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+impl<P: OverlappedOs> Listener<P> {
+    /// Cancels the request on `overlapped` alone.
+    pub fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
         let cancelled = self.core.state.with(|state| {
             let place = state.waiting.iter().position(|(_, request)| request.is_on(overlapped))?;
             let cancelled = state.waiting.remove(place);
@@ -284,66 +260,44 @@ impl<P: Platform> Overlapped for Listener<P> {
     }
 }
 
-/// `IND2Listener::Bind`.
-///
-/// # Safety
-///
-/// `this` is such a listener; `address` is null or valid for reading `length` bytes.
-unsafe extern "system" fn bind<P: Platform>(this: *mut c_void, address: *const SOCKADDR, length: u32) -> HRESULT {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<Listener<P>>(this) };
-    // SAFETY: the caller's promise.
-    let address = unsafe { address::read(address, length) };
-    address.and_then(|address| Core::bind(&object.core, address)).into()
+impl<P: OverlappedOs> back_end::Part<Engine<P>> for Listener<P> {
+    fn adapter(&self) -> &Arc<AdapterCore<P>> {
+        &self.core.adapter
+    }
 }
 
-/// `IND2Listener::Listen`.
-///
-/// # Safety
-///
-/// `this` is such a listener.
-unsafe extern "system" fn listen<P: Platform>(this: *mut c_void, backlog: u32) -> HRESULT {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<Listener<P>>(this) };
-    object.core.listen(backlog).into()
+impl<P: OverlappedOs> back_end::Requests<Engine<P>> for Listener<P> {
+    fn file(&self) -> &Arc<P::File> {
+        &self.core.file
+    }
+
+    fn cancel(&self) -> Result<(), NtStatus> {
+        self.core.cancel(NtStatus::CANCELLED);
+        Ok(())
+    }
 }
 
-/// `IND2Listener::GetLocalAddress`: from `Bind` on.
-///
-/// # Safety
-///
-/// `this` is such a listener; `length` is null or valid, `address` null or valid for writing as many bytes.
-unsafe extern "system" fn get_local_address<P: Platform>(
-    this: *mut c_void,
-    address: *mut SOCKADDR,
-    length: *mut u32,
-) -> HRESULT {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<Listener<P>>(this) };
-    let found = object.core.local_address();
-    // SAFETY: the caller's promise.
-    found.and_then(|found| unsafe { address::write(found, address, length) }).into()
-}
+impl<P: OverlappedOs> back_end::Listener<Engine<P>> for Listener<P> {
+    fn bind(&self, address: SocketAddr) -> Result<(), NtStatus> {
+        Core::bind(&self.core, address)
+    }
 
-/// `IND2Listener::GetConnectionRequest`.
-///
-/// # Safety
-///
-/// `this` is such a listener; `connector` is null or a COM object; no request is outstanding on `overlapped`, which the
-/// client keeps until a request that pends ends.
-unsafe extern "system" fn get_connection_request<P: Platform>(
-    this: *mut c_void,
-    connector: *mut c_void,
-    overlapped: *mut OVERLAPPED,
-) -> HRESULT {
-    let Some(overlapped) = NonNull::new(overlapped) else { return HRESULT::ND_INVALID_PARAMETER };
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<Listener<P>>(this) };
-    // SAFETY: the caller's promise.
-    let Some(connector) = (unsafe { connector::Connector::<P>::find(&object.core.adapter, connector) }) else {
-        return HRESULT::ND_INVALID_PARAMETER;
-    };
-    // SAFETY: the caller's promise.
-    let result = unsafe { object.core.get_connection_request(connector, overlapped) };
-    result.unwrap_or_else(|status| status).into()
+    fn listen(&self, backlog: u32) -> Result<(), NtStatus> {
+        self.core.listen(backlog)
+    }
+
+    fn local_address(&self) -> Result<SocketAddr, NtStatus> {
+        self.core.local_address()
+    }
+
+    unsafe fn get_connection_request(
+        &self,
+        connector: Option<&Connector<P>>,
+        overlapped: NonNull<OVERLAPPED>,
+    ) -> NtStatus {
+        let Some(connector) = connector else { return NtStatus::INVALID_PARAMETER };
+        // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (the trait's `# Safety`).
+        let result = unsafe { self.core.get_connection_request(connector.core().clone(), overlapped) };
+        result.unwrap_or_else(|status| status)
+    }
 }

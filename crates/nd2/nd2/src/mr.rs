@@ -1,4 +1,4 @@
-//! `IND2MemoryRegion`.
+//! Memory regions.
 
 use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
 
@@ -7,25 +7,26 @@ use engine::{
     os::{Dpc, Memory, Os, Routine, SpinLock},
 };
 use fallible::Arc;
-use ndkpi::{GUID, NtStatus};
+use ndkpi::NtStatus;
 
 use crate::{
-    Charge, Item, Platform,
+    Charge, Engine, Item, OverlappedOs,
     abi::{
-        HRESULT, IID_IND2MemoryRegion, IID_IND2Overlapped, IND2MemoryRegionVtbl, OVERLAPPED,
+        HRESULT, OVERLAPPED,
         mr_flags::{
             self, ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE,
             ND_MR_FLAG_RDMA_READ_SINK,
         },
     },
     adapter::AdapterCore,
-    com::{Class, borrow, find},
-    limits::{Resource, Taken},
-    overlapped::{Overlapped, Pending, overlapped, succeed},
+    back_end,
+    com::{self, find},
+    limits::{Reservation, Resource},
+    overlapped::{Pending, succeed},
 };
 
 /// A region behind its COM object.
-pub struct Core<P: Platform> {
+pub struct Core<P: OverlappedOs> {
     adapter: Arc<AdapterCore<P>>,
     file: Arc<P::File>,
     /// What waits for the end of transfers that use the region's bytes. The removal of the adapter does not end it: the
@@ -37,12 +38,12 @@ pub struct Core<P: Platform> {
 }
 
 /// Is told when the bytes of a registration are not used any more.
-struct Client<P: Platform>(Arc<Core<P>>, #[expect(dead_code, reason = "given back when it is dropped")] Limited<P>);
+struct Client<P: OverlappedOs>(Arc<Core<P>>, #[expect(dead_code, reason = "given back when it is dropped")] Limited<P>);
 
 /// What a registration takes.
-type Limited<P> = (Taken<P>, Charge);
+type Limited<P> = (Reservation<P>, Charge);
 
-impl<P: Platform> Released for Client<P> {
+impl<P: OverlappedOs> Released for Client<P> {
     fn released(&self) {
         // The engine may hold locks here.
         self.0.dpc.queue(&self.0);
@@ -52,7 +53,7 @@ impl<P: Platform> Released for Client<P> {
 /// The DPC that completes a deregistration.
 pub struct Deregistered<P>(PhantomData<P>);
 
-impl<P: Platform> Routine for Deregistered<P> {
+impl<P: OverlappedOs> Routine for Deregistered<P> {
     type Target = Core<P>;
 
     fn run(core: &Arc<Core<P>>) {
@@ -60,7 +61,7 @@ impl<P: Platform> Routine for Deregistered<P> {
     }
 }
 
-impl<P: Platform> Core<P> {
+impl<P: OverlappedOs> Core<P> {
     fn finish(&self) {
         self.drop_pages();
         if let Some(request) = self.deregister.with(Option::take) {
@@ -79,12 +80,12 @@ impl<P: Platform> Core<P> {
 ///
 /// The engine's region is here and not in the core: its registration refers to the core, and ends when the client has released
 /// the object.
-pub struct MemoryRegion<P: Platform> {
+pub struct MemoryRegion<P: OverlappedOs> {
     core: Arc<Core<P>>,
     region: Arc<Region<P::Os>>,
 }
 
-impl<P: Platform> MemoryRegion<P> {
+impl<P: OverlappedOs> MemoryRegion<P> {
     /// Makes a region that is not registered.
     ///
     /// # Errors
@@ -92,7 +93,7 @@ impl<P: Platform> MemoryRegion<P> {
     /// `STATUS_INSUFFICIENT_RESOURCES`, `STATUS_IMPLEMENTATION_LIMIT`.
     pub fn try_new(adapter: &Arc<AdapterCore<P>>, file: &Arc<P::File>) -> Result<Self, NtStatus> {
         let device = adapter.device();
-        let taken = Taken::try_new(device, adapter.account(), Resource::MemoryRegions, 1)?;
+        let taken = Reservation::try_new(device, adapter.account(), Resource::MemoryRegions, 1)?;
         let charges = (device.charge(adapter.account(), Item::Tokens, 1)?, adapter.charge_object(0)?);
         let os = adapter.device().platform().os();
         let core = Arc::try_new(Core {
@@ -107,15 +108,8 @@ impl<P: Platform> MemoryRegion<P> {
         Ok(Self { core, region })
     }
 
-    /// The engine's region behind a client's pointer, if it is one of this adapter.
-    ///
-    /// # Safety
-    ///
-    /// `unknown` is null or a COM object.
-    pub unsafe fn find(adapter: &Arc<AdapterCore<P>>, unknown: *mut c_void) -> Option<Arc<Region<P::Os>>> {
-        let region = |region: &Self| Arc::ptr_eq(&region.core.adapter, adapter).then(|| region.region.clone());
-        // SAFETY: the caller's promise.
-        unsafe { find::<Self, _>(unknown, region) }?
+    pub const fn region(&self) -> &Arc<Region<P::Os>> {
+        &self.region
     }
 
     /// Registers the client's bytes.
@@ -132,10 +126,10 @@ impl<P: Platform> MemoryRegion<P> {
     ) -> Result<NtStatus, NtStatus> {
         let device = self.core.adapter.device();
         self.check(length, flags)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: bytes that are there stay there as long as they are registered (`# Safety`).
         let memory = unsafe { device.platform().memory(buffer, length, writes(flags)) }?;
         self.begin(memory, length, flags)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
         Ok(unsafe { succeed(device, &self.core.file, overlapped) })
     }
 
@@ -153,7 +147,7 @@ impl<P: Platform> MemoryRegion<P> {
     fn begin(&self, memory: <P::Os as Os>::Memory, length: usize, flags: u32) -> Result<(), NtStatus> {
         let adapter = &self.core.adapter;
         // Besides the object: the list of the pages.
-        let taken = Taken::try_new(adapter.device(), adapter.account(), Resource::RegisteredBytes, length as u64);
+        let taken = Reservation::try_new(adapter.device(), adapter.account(), Resource::RegisteredBytes, length as u64);
         let charge = adapter.charge_object(length as u64 / PAGE_SIZE * size_of::<usize>() as u64);
         let limited = taken.and_then(|taken| Ok((taken, charge?))).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
         self.region.register(memory, rights_of(flags), Client(self.core.clone(), limited))
@@ -217,7 +211,7 @@ impl<P: Platform> MemoryRegion<P> {
             match self.region.deregister() {
                 Ok(Release::Done) => NtStatus::SUCCESS,
                 Ok(Release::Pending) => {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
                     *place = Some(unsafe { Pending::begin_on(core.adapter.device(), &core.file, overlapped) });
                     NtStatus::PENDING
                 }
@@ -226,7 +220,7 @@ impl<P: Platform> MemoryRegion<P> {
         });
         if status == NtStatus::SUCCESS {
             core.drop_pages();
-            // SAFETY: the caller's promise. The request has not begun.
+            // SAFETY: `overlapped` is valid with nothing outstanding on it (`# Safety`): this request has not begun.
             return unsafe { succeed(core.adapter.device(), &core.file, overlapped) };
         }
         status
@@ -234,24 +228,34 @@ impl<P: Platform> MemoryRegion<P> {
 }
 
 /// A registration that [`register_pages`] has begun, for who may have to [`revoke`] it. It does not keep the region.
-pub struct Registration<P: Platform> {
+pub struct Registration<P: OverlappedOs> {
     adapter: Arc<AdapterCore<P>>,
     /// The local token.
     token: u32,
 }
 
-impl<P: Platform> Clone for Registration<P> {
+impl<P: OverlappedOs> Clone for Registration<P> {
     fn clone(&self) -> Self {
         Self { adapter: self.adapter.clone(), token: self.token }
     }
 }
 
-impl<P: Platform> Registration<P> {
+impl<P: OverlappedOs> Registration<P> {
     /// Returns true if it is in force and windows keep it, whether the client has released the region or not.
     #[must_use]
     pub fn is_kept_by_windows(&self) -> bool {
         self.adapter.domain().has_windows(self.token)
     }
+}
+
+/// The region behind a client's pointer, of whatever adapter.
+///
+/// # Safety
+///
+/// `object` is null or a COM object.
+unsafe fn find_region<P: OverlappedOs>(object: *mut c_void) -> Option<com::Found<com::MemoryRegion<Engine<P>>>> {
+    // SAFETY: `object` is null or a COM object (`# Safety`).
+    unsafe { find(object) }
 }
 
 /// Registers bytes whose pages the platform has locked with the region behind `object`.
@@ -266,21 +270,17 @@ impl<P: Platform> Registration<P> {
 /// # Safety
 ///
 /// `object` is null or a COM object.
-pub unsafe fn register_pages<P: Platform>(
+pub unsafe fn register_pages<P: OverlappedOs>(
     object: *mut c_void,
     memory: <P::Os as Os>::Memory,
     flags: u32,
     pages: P::Pages,
-) -> Result<Registration<P>, (NtStatus, Option<P::Pages>)> {
-    let mut given = Some((memory, pages));
-    let register =
-        |region: &MemoryRegion<P>| given.take().map(|(memory, pages)| region.register_pages(memory, flags, pages));
-    // SAFETY: the caller's promise.
-    let registered = unsafe { find::<MemoryRegion<P>, _>(object, register) }.flatten();
-    match (registered, given) {
-        (Some(result), _) => result.map_err(|(status, pages)| (status, Some(pages))),
-        (None, given) => Err((NtStatus::INVALID_HANDLE, given.map(|(_, pages)| pages))),
-    }
+) -> Result<Registration<P>, (NtStatus, P::Pages)> {
+    // SAFETY: `object` is null or a COM object (`# Safety`).
+    let Some(region) = (unsafe { find_region::<P>(object) }) else {
+        return Err((NtStatus::INVALID_HANDLE, pages));
+    };
+    region.0.register_pages(memory, flags, pages)
 }
 
 /// Answers a request that asks if the region behind `object` is registered, as `IND2MemoryRegion::Register` would.
@@ -291,16 +291,14 @@ pub unsafe fn register_pages<P: Platform>(
 /// # Safety
 ///
 /// `object` is null or a COM object; no request is outstanding on `overlapped`, which is kept until a request that pends ends.
-pub unsafe fn report_registered<P: Platform>(object: *mut c_void, overlapped: NonNull<OVERLAPPED>) -> HRESULT {
-    let report = |region: &MemoryRegion<P>| {
-        if region.region.local_token() == 0 {
-            return NtStatus::INVALID_DEVICE_STATE;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { succeed(region.core.adapter.device(), &region.core.file, overlapped) }
-    };
-    // SAFETY: the caller's promise.
-    unsafe { find::<MemoryRegion<P>, _>(object, report) }.unwrap_or(NtStatus::INVALID_HANDLE).into()
+pub unsafe fn report_registered<P: OverlappedOs>(object: *mut c_void, overlapped: NonNull<OVERLAPPED>) -> HRESULT {
+    // SAFETY: `object` is null or a COM object (`# Safety`).
+    let Some(region) = (unsafe { find_region::<P>(object) }) else { return HRESULT::ND_INVALID_HANDLE };
+    if region.0.region.local_token() == 0 {
+        return HRESULT::ND_INVALID_DEVICE_STATE;
+    }
+    // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
+    unsafe { succeed(region.0.core.adapter.device(), &region.0.core.file, overlapped) }.into()
 }
 
 /// Ends a registration of the region behind `object`, if it is in force, because the system wants its pages back.
@@ -310,9 +308,9 @@ pub unsafe fn report_registered<P: Platform>(object: *mut c_void, overlapped: No
 /// # Safety
 ///
 /// `object` is null or a COM object.
-pub unsafe fn revoke<P: Platform>(object: *mut c_void, registration: &Registration<P>) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { find::<MemoryRegion<P>, _>(object, |region| region.revoke(registration)) }.unwrap_or(true)
+pub unsafe fn revoke<P: OverlappedOs>(object: *mut c_void, registration: &Registration<P>) -> bool {
+    // SAFETY: `object` is null or a COM object (`# Safety`).
+    unsafe { find_region::<P>(object) }.is_none_or(|region| region.0.revoke(registration))
 }
 
 /// Returns true if a registration with these flags lets the adapter write to the bytes.
@@ -336,22 +334,13 @@ fn rights_of(flags: u32) -> Rights {
     .fold(Rights::LOCAL_READ, |sum, (_, right)| sum.and(*right))
 }
 
-impl<P: Platform> Class for MemoryRegion<P> {
-    type Table = IND2MemoryRegionVtbl;
-
-    const TABLE: &'static IND2MemoryRegionVtbl = &IND2MemoryRegionVtbl {
-        base: overlapped::<Self>(),
-        Register: register::<P>,
-        Deregister: deregister::<P>,
-        GetLocalToken: get_local_token::<P>,
-        GetRemoteToken: get_remote_token::<P>,
-    };
-    const INTERFACES: &'static [GUID] = &[IID_IND2MemoryRegion, IID_IND2Overlapped];
+impl<P: OverlappedOs> back_end::Part<Engine<P>> for MemoryRegion<P> {
+    fn adapter(&self) -> &Arc<AdapterCore<P>> {
+        &self.core.adapter
+    }
 }
 
-impl<P: Platform> Overlapped for MemoryRegion<P> {
-    type Platform = P;
-
+impl<P: OverlappedOs> back_end::Requests<Engine<P>> for MemoryRegion<P> {
     fn file(&self) -> &Arc<P::File> {
         &self.core.file
     }
@@ -361,61 +350,30 @@ impl<P: Platform> Overlapped for MemoryRegion<P> {
         let waits = self.core.deregister.with(|place| place.is_some());
         if waits { Err(NtStatus::UNSUCCESSFUL) } else { Ok(()) }
     }
-
-    fn cancel_one(&self, _: NonNull<OVERLAPPED>) {}
 }
 
-/// `IND2MemoryRegion::Register`. Waits for nothing.
-///
-/// # Safety
-///
-/// `this` is such a region; the bytes stay as long as they are registered; no request is outstanding on `overlapped`, which
-/// the client keeps until a request that pends ends.
-unsafe extern "system" fn register<P: Platform>(
-    this: *mut c_void,
-    buffer: *const c_void,
-    length: usize,
-    flags: u32,
-    overlapped: *mut OVERLAPPED,
-) -> HRESULT {
-    let Some(overlapped) = NonNull::new(overlapped) else { return HRESULT::ND_INVALID_PARAMETER };
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<MemoryRegion<P>>(this) };
-    // SAFETY: the caller's promise.
-    unsafe { object.register(buffer, length, flags, overlapped) }.unwrap_or_else(|status| status).into()
-}
+impl<P: OverlappedOs> back_end::MemoryRegion<Engine<P>> for MemoryRegion<P> {
+    unsafe fn register(
+        &self,
+        (buffer, length): (*const c_void, usize),
+        flags: u32,
+        overlapped: NonNull<OVERLAPPED>,
+    ) -> NtStatus {
+        // SAFETY: bytes that are there stay there as long as they are registered, and no request is outstanding on `overlapped`, which
+        // the client keeps (the trait's `# Safety`).
+        unsafe { self.register(buffer, length, flags, overlapped) }.unwrap_or_else(|status| status)
+    }
 
-/// `IND2MemoryRegion::Deregister`. Pends while transfers use the bytes.
-///
-/// # Safety
-///
-/// `this` is such a region; no request is outstanding on `overlapped`, which the client keeps until a request that pends ends.
-unsafe extern "system" fn deregister<P: Platform>(this: *mut c_void, overlapped: *mut OVERLAPPED) -> HRESULT {
-    let Some(overlapped) = NonNull::new(overlapped) else { return HRESULT::ND_INVALID_PARAMETER };
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<MemoryRegion<P>>(this) };
-    // SAFETY: the caller's promise.
-    unsafe { object.deregister(overlapped) }.into()
-}
+    unsafe fn deregister(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (the trait's `# Safety`).
+        unsafe { self.deregister(overlapped) }
+    }
 
-/// `IND2MemoryRegion::GetLocalToken`: zero, which is no token, if the region is not registered.
-///
-/// # Safety
-///
-/// `this` is such a region.
-unsafe extern "system" fn get_local_token<P: Platform>(this: *mut c_void) -> u32 {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<MemoryRegion<P>>(this) };
-    object.region.local_token()
-}
+    fn local_token(&self) -> u32 {
+        self.region.local_token()
+    }
 
-/// `IND2MemoryRegion::GetRemoteToken`: zero, which is no token, if the region is not registered.
-///
-/// # Safety
-///
-/// `this` is such a region.
-unsafe extern "system" fn get_remote_token<P: Platform>(this: *mut c_void) -> u32 {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<MemoryRegion<P>>(this) };
-    object.region.remote_token()
+    fn remote_token(&self) -> u32 {
+        self.region.remote_token()
+    }
 }

@@ -1,26 +1,23 @@
-//! `IND2MemoryWindow`.
-
-use core::ffi::c_void;
+//! Memory windows.
 
 use engine::memory::Window;
 use fallible::Arc;
-use ndkpi::{GUID, NtStatus};
+use ndkpi::NtStatus;
 
 use crate::{
-    Item, Platform,
-    abi::{IID_IND2MemoryWindow, IND2MemoryWindowVtbl},
+    Engine, Item, OverlappedOs,
     adapter::AdapterCore,
-    com::{Class, borrow, find, unknown},
-    limits::{Resource, Taken},
+    back_end,
+    limits::{Reservation, Resource},
 };
 
 /// A memory window.
-pub struct MemoryWindow<P: Platform> {
+pub struct MemoryWindow<P: OverlappedOs> {
     adapter: Arc<AdapterCore<P>>,
     window: Arc<Window<P::Os>>,
 }
 
-impl<P: Platform> MemoryWindow<P> {
+impl<P: OverlappedOs> MemoryWindow<P> {
     /// Makes a window that is not bound.
     ///
     /// # Errors
@@ -29,40 +26,26 @@ impl<P: Platform> MemoryWindow<P> {
     pub fn try_new(adapter: &Arc<AdapterCore<P>>) -> Result<Self, NtStatus> {
         adapter.device().check_present()?;
         let device = adapter.device();
-        let taken = Taken::try_new(device, adapter.account(), Resource::MemoryWindows, 1)?;
+        let taken = Reservation::try_new(device, adapter.account(), Resource::MemoryWindows, 1)?;
         let charges = (device.charge(adapter.account(), Item::Tokens, 1)?, adapter.charge_object(0)?);
         // Given back after the last transfer through the window.
         let window = Window::try_new_for(adapter.domain(), (taken, charges))?;
         Ok(Self { adapter: adapter.clone(), window })
     }
 
-    /// The engine's window behind a client's pointer, if it is one of this adapter.
-    ///
-    /// # Safety
-    ///
-    /// `unknown` is null or a COM object.
-    pub unsafe fn find(adapter: &Arc<AdapterCore<P>>, unknown: *mut c_void) -> Option<Arc<Window<P::Os>>> {
-        let window = |window: &Self| Arc::ptr_eq(&window.adapter, adapter).then(|| window.window.clone());
-        // SAFETY: the caller's promise.
-        unsafe { find::<Self, _>(unknown, window) }?
+    pub const fn window(&self) -> &Arc<Window<P::Os>> {
+        &self.window
     }
 }
 
-impl<P: Platform> Class for MemoryWindow<P> {
-    type Table = IND2MemoryWindowVtbl;
-
-    const TABLE: &'static IND2MemoryWindowVtbl =
-        &IND2MemoryWindowVtbl { base: unknown::<Self>(), GetRemoteToken: get_remote_token::<P> };
-    const INTERFACES: &'static [GUID] = &[IID_IND2MemoryWindow];
+impl<P: OverlappedOs> back_end::Part<Engine<P>> for MemoryWindow<P> {
+    fn adapter(&self) -> &Arc<AdapterCore<P>> {
+        &self.adapter
+    }
 }
 
-/// `IND2MemoryWindow::GetRemoteToken`: that of the bind posted last; zero, which is no token, before the first.
-///
-/// # Safety
-///
-/// `this` is such a window.
-unsafe extern "system" fn get_remote_token<P: Platform>(this: *mut c_void) -> u32 {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<MemoryWindow<P>>(this) };
-    object.window.remote_token()
+impl<P: OverlappedOs> back_end::MemoryWindow<Engine<P>> for MemoryWindow<P> {
+    fn remote_token(&self) -> u32 {
+        self.window.remote_token()
+    }
 }

@@ -1,4 +1,4 @@
-//! Overlapped requests, and the methods of `IND2Overlapped`, which several classes share (`NDSPI 1`).
+//! Overlapped requests (`NDSPI 1`).
 
 use alloc::collections::VecDeque;
 use core::{ffi::c_void, ptr::NonNull};
@@ -8,17 +8,13 @@ use fallible::{AllocError, Arc};
 use ndkpi::NtStatus;
 
 use crate::{
-    Device, OverlappedFile, Platform,
-    abi::{BOOL, HRESULT, IND2OverlappedVtbl, OVERLAPPED},
-    com::{Class, borrow, find, unknown},
-    connector::Connector,
-    cq::{v1::CompletionQueue1, v2::CompletionQueue2},
-    listener::Listener,
-    srq::SharedReceiveQueue,
+    Device, Engine, OverlappedFile, OverlappedOs,
+    abi::OVERLAPPED,
+    com::{self, find, find_queue},
 };
 
 /// A request that is outstanding. It ends once: with [`Pending::complete`], or cancelled when it is dropped.
-pub struct Pending<P: Platform> {
+pub struct Pending<P: OverlappedOs> {
     file: Arc<P::File>,
     overlapped: NonNull<OVERLAPPED>,
     /// The adapter, if the request ends late.
@@ -26,16 +22,16 @@ pub struct Pending<P: Platform> {
 }
 
 // SAFETY: the structure is the provider's alone until the request ends, except for reading its atomic fields.
-unsafe impl<P: Platform> Send for Pending<P> {}
+unsafe impl<P: OverlappedOs> Send for Pending<P> {}
 
-impl<P: Platform> Pending<P> {
+impl<P: OverlappedOs> Pending<P> {
     /// Begins the request.
     ///
     /// # Safety
     ///
     /// `overlapped` is valid, no request is outstanding on it, and the client keeps it until this one ends.
     pub unsafe fn begin(file: &Arc<P::File>, overlapped: NonNull<OVERLAPPED>) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
         unsafe { file.begin(overlapped) };
         Self { file: file.clone(), overlapped, late: None }
     }
@@ -46,7 +42,7 @@ impl<P: Platform> Pending<P> {
     ///
     /// As [`Pending::begin`].
     pub unsafe fn begin_on(device: &Arc<Device<P>>, file: &Arc<P::File>, overlapped: NonNull<OVERLAPPED>) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
         let mut this = unsafe { Self::begin(file, overlapped) };
         this.late = device.late().is_some().then(|| device.clone());
         this
@@ -97,7 +93,7 @@ impl<P: Platform> Pending<P> {
 /// # Safety
 ///
 /// As [`Pending::begin`].
-pub unsafe fn succeed<P: Platform>(
+pub unsafe fn succeed<P: OverlappedOs>(
     device: &Arc<Device<P>>,
     file: &Arc<P::File>,
     overlapped: NonNull<OVERLAPPED>,
@@ -105,13 +101,13 @@ pub unsafe fn succeed<P: Platform>(
     if !device.pends() {
         return NtStatus::SUCCESS;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
     let pending = unsafe { Pending::begin_on(device, file, overlapped) };
     pending.complete(NtStatus::SUCCESS);
     NtStatus::PENDING
 }
 
-impl<P: Platform> Drop for Pending<P> {
+impl<P: OverlappedOs> Drop for Pending<P> {
     fn drop(&mut self) {
         // SAFETY: the request was begun and has not ended: who ends it does not drop it.
         unsafe { self.file.complete(self.overlapped, NtStatus::CANCELLED) };
@@ -127,14 +123,14 @@ pub fn trim<T>(list: &mut VecDeque<T>) {
 }
 
 /// Requests that all end at the next event, in the order in which they were issued.
-pub struct Outstanding<P: Platform> {
+pub struct Outstanding<P: OverlappedOs> {
     list: VecDeque<(Pending<P>, Option<NtStatus>)>,
     limit: usize,
     /// A thread reports the ends of requests. Only one does at a time, so that their order is kept.
     reporting: bool,
 }
 
-impl<P: Platform> Outstanding<P> {
+impl<P: OverlappedOs> Outstanding<P> {
     /// Makes an empty list with room for `limit`.
     pub const fn new(limit: usize) -> Self {
         Self { list: VecDeque::new(), limit, reporting: false }
@@ -197,25 +193,6 @@ impl<P: Platform> Outstanding<P> {
     }
 }
 
-/// A class with overlapped requests.
-pub trait Overlapped: Class {
-    /// Its operating system.
-    type Platform: Platform;
-
-    /// Where its requests are performed.
-    fn file(&self) -> &Arc<<Self::Platform as Platform>::File>;
-
-    /// Cancels what is outstanding.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_UNSUCCESSFUL` if something cannot be cancelled.
-    fn cancel(&self) -> Result<(), NtStatus>;
-
-    /// Cancels the request on `overlapped` alone, if it is outstanding here and can be cancelled.
-    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>);
-}
-
 /// Cancels the request on `overlapped`, which was given to a method of `object`: what `CancelOverlappedRequests` does, for one.
 ///
 /// It is not counted as outstanding any more. Nothing happens if it has ended, or is a deregistration, which waits for transfers
@@ -224,66 +201,21 @@ pub trait Overlapped: Class {
 /// # Safety
 ///
 /// `object` is null or a COM object; `overlapped` is only compared.
-pub unsafe fn cancel_one<P: Platform>(object: *mut c_void, overlapped: NonNull<OVERLAPPED>) {
-    /// `false` if the object is none of the class.
-    unsafe fn cancel<C: Overlapped>(object: *mut c_void, overlapped: NonNull<OVERLAPPED>) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { find::<C, _>(object, |object| object.cancel_one(overlapped)) }.is_some()
+pub unsafe fn cancel_one<P: OverlappedOs>(object: *mut c_void, overlapped: NonNull<OVERLAPPED>) {
+    // SAFETY: `object` is null or a COM object (`# Safety`).
+    if let Some(queue) = unsafe { find_queue::<Engine<P>>(object) } {
+        return queue.core.cancel_one(overlapped);
     }
-    for cancel in [
-        cancel::<CompletionQueue2<P>>,
-        cancel::<Connector<P>>,
-        cancel::<Listener<P>>,
-        cancel::<SharedReceiveQueue<P>>,
-        cancel::<CompletionQueue1<P>>,
-    ] {
-        // SAFETY: the caller's promise.
-        if unsafe { cancel(object, overlapped) } {
-            return;
-        }
+    // SAFETY: `object` is null or a COM object (`# Safety`).
+    if let Some(connector) = unsafe { find::<com::Connector<Engine<P>>>(object) } {
+        return connector.0.core().cancel_one(overlapped);
     }
-}
-
-/// The table's first functions.
-pub const fn overlapped<C: Overlapped>() -> IND2OverlappedVtbl {
-    IND2OverlappedVtbl {
-        base: unknown::<C>(),
-        CancelOverlappedRequests: cancel_overlapped_requests::<C>,
-        GetOverlappedResult: get_overlapped_result::<C>,
+    // SAFETY: `object` is null or a COM object (`# Safety`).
+    if let Some(listener) = unsafe { find::<com::Listener<Engine<P>>>(object) } {
+        return listener.0.cancel_one(overlapped);
     }
-}
-
-/// `IND2Overlapped::CancelOverlappedRequests`.
-///
-/// # Safety
-///
-/// `this` is an object of the class.
-pub unsafe extern "system" fn cancel_overlapped_requests<C: Overlapped>(this: *mut c_void) -> HRESULT {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<C>(this) };
-    object.cancel().into()
-}
-
-/// `IND2Overlapped::GetOverlappedResult`.
-///
-/// # Safety
-///
-/// `this` is an object of the class; `overlapped` is null or was given to one of its methods and is still valid.
-pub unsafe extern "system" fn get_overlapped_result<C: Overlapped>(
-    this: *mut c_void,
-    overlapped: *mut OVERLAPPED,
-    wait: BOOL,
-) -> HRESULT {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<C>(this) };
-    let Some(overlapped) = NonNull::new(overlapped) else { return HRESULT::ND_INVALID_PARAMETER };
-    let file = object.file();
-    let status = if wait == 0 {
-        // SAFETY: the structure is valid (the caller's promise).
-        unsafe { file.status(overlapped) }
-    } else {
-        // SAFETY: as before; a client that waits has given an event (`NDSPI 1`).
-        unsafe { file.wait(overlapped) }
-    };
-    status.into()
+    // SAFETY: `object` is null or a COM object (`# Safety`).
+    if let Some(queue) = unsafe { find::<com::SharedReceiveQueue<Engine<P>>>(object) } {
+        queue.0.cancel_one(overlapped);
+    }
 }

@@ -1,4 +1,4 @@
-//! `IND2QueuePair`, except for its requests.
+//! Queue pairs, except for their requests.
 
 use core::{
     ffi::c_void,
@@ -12,33 +12,21 @@ use engine::{
     qp::{NewQp, Qp, QpParameters, RqProducer, SqProducer, Srq},
 };
 use fallible::Arc;
-use ndkpi::{GUID, NtStatus};
+use ndkpi::NtStatus;
 
 use crate::{
-    Device, Platform,
-    abi::{HRESULT, IID_IND2QueuePair, IID_SoftQueuePair, IND2QueuePairVtbl, SoftQueuePairVtbl},
+    Device, OverlappedOs,
     adapter::AdapterCore,
-    com::{Class, borrow, find, unknown},
+    back_end::QueuePairSizes,
     connector,
-    cq::{core::Owned, v1::CompletionQueue1, v2::CompletionQueue2},
     device::{Member, Membership},
-    post,
 };
 
 /// Bytes that a queue pair takes besides: its places in its queues, the locks of its ends, and what it is with its connection.
 const QUEUE_PAIR: u64 = 1024;
 
-/// The sizes of a queue pair. Checked against the adapter's limits.
-pub struct Sizes {
-    pub receive_depth: u32,
-    pub initiator_depth: u32,
-    pub max_receive_sge: u32,
-    pub max_initiator_sge: u32,
-    pub inline_size: u32,
-}
-
 /// A queue pair. Its methods may be called on any threads at the same time.
-pub struct QueuePair<P: Platform> {
+pub struct QueuePair<P: OverlappedOs> {
     /// First: it closes before anything else goes.
     qp: Open<P::Os>,
     adapter: Arc<AdapterCore<P>>,
@@ -52,22 +40,7 @@ pub struct QueuePair<P: Platform> {
     _member: Membership<P>,
 }
 
-/// The engine's completion queue behind a client's pointer, of either version, if it is one of this adapter.
-///
-/// # Safety
-///
-/// `unknown` is null or a COM object.
-pub unsafe fn find_queue<P: Platform>(adapter: &Arc<AdapterCore<P>>, unknown: *mut c_void) -> Option<Arc<Cq<P::Os>>> {
-    let queue = |owned: &Owned<P>| Arc::ptr_eq(owned.core.adapter(), adapter).then(|| owned.cq.clone());
-    // SAFETY: the caller's promise.
-    if let Some(found) = unsafe { find::<CompletionQueue2<P>, _>(unknown, |object| queue(&object.0)) } {
-        return found;
-    }
-    // SAFETY: the caller's promise.
-    unsafe { find::<CompletionQueue1<P>, _>(unknown, |object| queue(&object.0)) }?
-}
-
-impl<P: Platform> QueuePair<P> {
+impl<P: OverlappedOs> QueuePair<P> {
     /// Makes a queue pair that completes receives in the first and everything else in the second queue.
     ///
     /// # Errors
@@ -78,7 +51,7 @@ impl<P: Platform> QueuePair<P> {
         [receive, initiator]: [Arc<Cq<P::Os>>; 2],
         shared: Option<&Arc<Srq<P::Os>>>,
         context: *mut c_void,
-        sizes: &Sizes,
+        sizes: &QueuePairSizes,
     ) -> Result<Self, NtStatus> {
         let device = adapter.device();
         device.check_present()?;
@@ -111,32 +84,22 @@ impl<P: Platform> QueuePair<P> {
         })
     }
 
-    /// Runs `connect` on the queue pair behind a client's pointer, for `connector`. `None` if it is not of its adapter.
-    ///
-    /// # Safety
-    ///
-    /// `unknown` is null or a COM object.
-    pub unsafe fn connect<U>(
-        connector: &Arc<connector::Core<P>>,
-        unknown: *mut c_void,
-        connect: impl FnOnce(&Arc<Qp<P::Os>>) -> U,
-    ) -> Option<U> {
-        let connect = |this: &Self| {
-            if !Arc::ptr_eq(&this.adapter, connector.adapter()) {
-                return None;
-            }
-            let result = connect(&this.qp);
-            // A connector that was refused does not take the queue pair from another. The reference to that one is dropped
-            // after the lock is released.
-            drop(this.connector.with(|place| connector.uses(&this.qp).then(|| place.replace(connector.clone()))));
-            Some(result)
-        };
-        // SAFETY: the caller's promise. The object is held until `connect` has returned.
-        unsafe { find::<Self, _>(unknown, connect) }?
+    /// Runs `connect` on the queue pair, for `connector`, which is of the same adapter.
+    pub fn connect<U>(&self, connector: &Arc<connector::Core<P>>, connect: impl FnOnce(&Arc<Qp<P::Os>>) -> U) -> U {
+        let result = connect(&self.qp);
+        // A connector that was refused does not take the queue pair from another. The reference to that one is dropped after the lock
+        // is released.
+        drop(self.connector.with(|place| connector.uses(&self.qp).then(|| place.replace(connector.clone()))));
+        result
     }
 
     pub const fn adapter(&self) -> &Arc<AdapterCore<P>> {
         &self.adapter
+    }
+
+    /// Cancels what is posted.
+    pub fn flush(&self) {
+        Qp::flush(&self.qp);
     }
 
     /// Runs `work`, which posts to the send queue.
@@ -180,41 +143,10 @@ impl<O: Os> Drop for Open<O> {
     }
 }
 
-impl<P: Platform> Drop for QueuePair<P> {
+impl<P: OverlappedOs> Drop for QueuePair<P> {
     fn drop(&mut self) {
         if let Some(connector) = self.connector.with(Option::take) {
             connector.queue_pair_released(&self.qp);
         }
     }
-}
-
-impl<P: Platform> Class for QueuePair<P> {
-    type Table = SoftQueuePairVtbl;
-
-    const TABLE: &'static SoftQueuePairVtbl = &SoftQueuePairVtbl {
-        base: IND2QueuePairVtbl {
-            base: unknown::<Self>(),
-            Flush: flush::<P>,
-            Send: post::send::<P>,
-            Receive: post::receive::<P>,
-            Bind: post::bind::<P>,
-            Invalidate: post::invalidate::<P>,
-            Read: post::read::<P>,
-            Write: post::write::<P>,
-        },
-        SendAndInvalidate: post::send_and_invalidate::<P>,
-    };
-    const INTERFACES: &'static [GUID] = &[IID_IND2QueuePair, IID_SoftQueuePair];
-}
-
-/// `IND2QueuePair::Flush`.
-///
-/// # Safety
-///
-/// `this` is such a queue pair.
-unsafe extern "system" fn flush<P: Platform>(this: *mut c_void) -> HRESULT {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<QueuePair<P>>(this) };
-    Qp::flush(&object.qp);
-    HRESULT::ND_SUCCESS
 }

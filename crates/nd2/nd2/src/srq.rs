@@ -1,4 +1,4 @@
-//! `IND2SharedReceiveQueue`.
+//! Shared receive queues.
 
 use core::{ffi::c_void, ptr::NonNull};
 
@@ -7,23 +7,20 @@ use engine::{
     qp::{Srq, SrqClient, SrqParameters},
 };
 use fallible::Arc;
-use ndkpi::{GUID, NtStatus};
+use ndkpi::NtStatus;
 
 use crate::{
-    Charge, Device, Platform,
-    abi::{
-        HRESULT, IID_IND2Overlapped, IID_IND2SharedReceiveQueue, IND2SharedReceiveQueueVtbl, KAFFINITY, ND2_SGE,
-        OVERLAPPED,
-    },
+    Charge, Device, Engine, OverlappedOs,
+    abi::{ND2_SGE, OVERLAPPED},
     adapter::AdapterCore,
-    com::{Class, borrow, find},
-    cq::v2::write_affinity,
+    back_end::{self, SharedReceiveQueueSizes},
+    cq::core::affinity_of,
     device::{Member, Membership},
-    overlapped::{Outstanding, Overlapped, Pending, overlapped},
-    post::{element, elements},
+    overlapped::{Outstanding, Pending},
+    post::element,
 };
 
-struct State<P: Platform> {
+struct State<P: OverlappedOs> {
     /// Requests for notification.
     requests: Outstanding<P>,
     /// Below so many receives the requests end. Zero: never.
@@ -33,7 +30,7 @@ struct State<P: Platform> {
 }
 
 /// A shared receive queue behind its COM object.
-pub struct Core<P: Platform> {
+pub struct Core<P: OverlappedOs> {
     adapter: Arc<AdapterCore<P>>,
     file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
@@ -43,15 +40,15 @@ pub struct Core<P: Platform> {
     charge: Charge,
 }
 
-struct Client<P: Platform>(Arc<Core<P>>);
+struct Client<P: OverlappedOs>(Arc<Core<P>>);
 
-impl<P: Platform> SrqClient for Client<P> {
+impl<P: OverlappedOs> SrqClient for Client<P> {
     fn notify(&self, status: NtStatus) {
         self.0.end(status);
     }
 }
 
-impl<P: Platform> Core<P> {
+impl<P: OverlappedOs> Core<P> {
     /// Ends all requests with `status`, in the order of their issue. Later ones too, if that is an error.
     fn end(&self, status: NtStatus) {
         self.state.with(|state| {
@@ -74,13 +71,13 @@ impl<P: Platform> Core<P> {
 }
 
 /// A shared receive queue.
-pub struct SharedReceiveQueue<P: Platform> {
+pub struct SharedReceiveQueue<P: OverlappedOs> {
     core: Arc<Core<P>>,
     srq: Arc<Srq<P::Os>>,
     _member: Membership<P>,
 }
 
-impl<P: Platform> SharedReceiveQueue<P> {
+impl<P: OverlappedOs> SharedReceiveQueue<P> {
     /// Makes an empty queue.
     ///
     /// # Errors
@@ -89,11 +86,9 @@ impl<P: Platform> SharedReceiveQueue<P> {
     pub fn try_new(
         adapter: &Arc<AdapterCore<P>>,
         file: &Arc<P::File>,
-        depth: u32,
-        max_sge: u32,
-        threshold: u32,
-        affinity: Affinity,
+        sizes: &SharedReceiveQueueSizes,
     ) -> Result<Self, NtStatus> {
+        let SharedReceiveQueueSizes { depth, max_sge, threshold, affinity } = *sizes;
         let device = adapter.device();
         let os = device.platform().os();
         let wanted = (affinity.mask != 0).then(|| os.processor_for(affinity)).flatten();
@@ -119,15 +114,8 @@ impl<P: Platform> SharedReceiveQueue<P> {
         Ok(Self { core, srq, _member: member })
     }
 
-    /// The engine's queue behind a client's pointer, if it is one of this adapter.
-    ///
-    /// # Safety
-    ///
-    /// `unknown` is null or a COM object.
-    pub unsafe fn find(adapter: &Arc<AdapterCore<P>>, unknown: *mut c_void) -> Option<Arc<Srq<P::Os>>> {
-        let srq = |srq: &Self| Arc::ptr_eq(&srq.core.adapter, adapter).then(|| srq.srq.clone());
-        // SAFETY: the caller's promise.
-        unsafe { find::<Self, _>(unknown, srq) }?
+    pub const fn srq(&self) -> &Arc<Srq<P::Os>> {
+        &self.srq
     }
 
     fn modify(&self, depth: u32, threshold: u32) -> Result<(), NtStatus> {
@@ -162,7 +150,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
                 return Err(status);
             }
             state.requests.reserve()?;
-            // SAFETY: the caller's promise.
+            // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
             state.requests.push(unsafe { Pending::begin(&self.core.file, overlapped) });
             Ok(state.threshold)
         });
@@ -178,29 +166,28 @@ impl<P: Platform> SharedReceiveQueue<P> {
     }
 }
 
-impl<P: Platform> Drop for SharedReceiveQueue<P> {
+impl<P: OverlappedOs> Drop for SharedReceiveQueue<P> {
     fn drop(&mut self) {
         self.srq.close();
         self.core.end(NtStatus::CANCELLED);
     }
 }
 
-impl<P: Platform> Class for SharedReceiveQueue<P> {
-    type Table = IND2SharedReceiveQueueVtbl;
-
-    const TABLE: &'static IND2SharedReceiveQueueVtbl = &IND2SharedReceiveQueueVtbl {
-        base: overlapped::<Self>(),
-        GetNotifyAffinity: get_notify_affinity::<P>,
-        Modify: modify::<P>,
-        Notify: notify::<P>,
-        Receive: receive::<P>,
-    };
-    const INTERFACES: &'static [GUID] = &[IID_IND2SharedReceiveQueue, IID_IND2Overlapped];
+impl<P: OverlappedOs> SharedReceiveQueue<P> {
+    /// Cancels the request on `overlapped` alone.
+    pub fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
+        self.core.state.with(|state| state.requests.cancel_one(overlapped));
+        self.core.report();
+    }
 }
 
-impl<P: Platform> Overlapped for SharedReceiveQueue<P> {
-    type Platform = P;
+impl<P: OverlappedOs> back_end::Part<Engine<P>> for SharedReceiveQueue<P> {
+    fn adapter(&self) -> &Arc<AdapterCore<P>> {
+        &self.core.adapter
+    }
+}
 
+impl<P: OverlappedOs> back_end::Requests<Engine<P>> for SharedReceiveQueue<P> {
     fn file(&self) -> &Arc<P::File> {
         &self.core.file
     }
@@ -210,75 +197,25 @@ impl<P: Platform> Overlapped for SharedReceiveQueue<P> {
         self.core.report();
         Ok(())
     }
+}
 
-    fn cancel_one(&self, overlapped: NonNull<OVERLAPPED>) {
-        self.core.state.with(|state| state.requests.cancel_one(overlapped));
-        self.core.report();
+impl<P: OverlappedOs> back_end::SharedReceiveQueue<Engine<P>> for SharedReceiveQueue<P> {
+    fn affinity(&self) -> Result<Affinity, NtStatus> {
+        self.core.adapter.device().check_present()?;
+        Ok(affinity_of(self.core.processor))
     }
-}
 
-/// `IND2SharedReceiveQueue::GetNotifyAffinity`.
-///
-/// # Safety
-///
-/// `this` is such a queue; `group` and `affinity` are null or valid for writing.
-unsafe extern "system" fn get_notify_affinity<P: Platform>(
-    this: *mut c_void,
-    group: *mut u16,
-    affinity: *mut KAFFINITY,
-) -> HRESULT {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<SharedReceiveQueue<P>>(this) };
-    if let Err(status) = object.core.adapter.device().check_present() {
-        return status.into();
+    fn modify(&self, depth: u32, threshold: u32) -> Result<(), NtStatus> {
+        self.modify(depth, threshold)
     }
-    let number = u16::try_from(object.core.processor / KAFFINITY::BITS).unwrap_or(0);
-    // SAFETY: the caller's promise.
-    unsafe { write_affinity((number, 1 << (object.core.processor % KAFFINITY::BITS)), group, affinity) }
-}
 
-/// `IND2SharedReceiveQueue::Modify`.
-///
-/// # Safety
-///
-/// `this` is such a queue.
-unsafe extern "system" fn modify<P: Platform>(this: *mut c_void, depth: u32, threshold: u32) -> HRESULT {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<SharedReceiveQueue<P>>(this) };
-    object.modify(depth, threshold).into()
-}
+    unsafe fn notify(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (the trait's `# Safety`).
+        unsafe { self.notify(overlapped) }
+    }
 
-/// `IND2SharedReceiveQueue::Notify`.
-///
-/// # Safety
-///
-/// `this` is such a queue; no request is outstanding on `overlapped`, which the client keeps until a request that pends ends.
-unsafe extern "system" fn notify<P: Platform>(this: *mut c_void, overlapped: *mut OVERLAPPED) -> HRESULT {
-    let Some(overlapped) = NonNull::new(overlapped) else { return HRESULT::ND_INVALID_PARAMETER };
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<SharedReceiveQueue<P>>(this) };
-    // SAFETY: the caller's promise.
-    unsafe { object.notify(overlapped) }.into()
-}
-
-/// `IND2SharedReceiveQueue::Receive`.
-///
-/// # Safety
-///
-/// `this` is such a queue; `list` is null or valid for reading `count` entries.
-unsafe extern "system" fn receive<P: Platform>(
-    this: *mut c_void,
-    context: *mut c_void,
-    list: *const ND2_SGE,
-    count: u32,
-) -> HRESULT {
-    // SAFETY: the client calls through the table of an object it holds.
-    let object = unsafe { borrow::<SharedReceiveQueue<P>>(this) };
-    let post = || {
-        object.core.adapter.device().check_present()?;
-        // SAFETY: the caller's promise.
-        let list = unsafe { elements(list, count) }?;
-        object.srq.post(context.expose_provenance(), list.iter().map(element))
-    };
-    post().into()
+    fn receive(&self, context: *mut c_void, list: &[ND2_SGE]) -> Result<(), NtStatus> {
+        self.core.adapter.device().check_present()?;
+        self.srq.post(context.expose_provenance(), list.iter().map(element))
+    }
 }

@@ -26,7 +26,7 @@ use nd2::abi::{
 use ndkpi::{GUID, SOCKADDR_INET};
 pub use version1::{Adapter1, Connector1, Endpoint1, Factory, Listen1, Provider1, Region1};
 
-use crate::{Handle, HostPlatform};
+use crate::{Handle, OverlappedHost};
 
 /// A counted pointer to an interface with the table `T`. Released when it is dropped.
 pub struct Com<T: Table> {
@@ -118,7 +118,7 @@ pub struct Client {
 impl Client {
     /// A structure with an event.
     #[must_use]
-    pub fn new(platform: &HostPlatform) -> Self {
+    pub fn new(platform: &OverlappedHost) -> Self {
         let event = platform.event();
         Self { overlapped: Box::new(OVERLAPPED::new(event.get())), event: Some(event) }
     }

@@ -15,7 +15,7 @@ use ndkpi::NtStatus;
 
 use super::{Asked, Core, Life};
 use crate::{
-    Platform,
+    OverlappedOs,
     abi::OVERLAPPED,
     overlapped::{Pending, succeed},
 };
@@ -23,7 +23,7 @@ use crate::{
 const UNSPECIFIED_V4: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 const UNSPECIFIED_V6: SocketAddr = SocketAddr::new(core::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
-impl<P: Platform> Core<P> {
+impl<P: OverlappedOs> Core<P> {
     /// Asks the engine for something that it may answer later.
     ///
     /// # Safety
@@ -48,7 +48,7 @@ impl<P: Platform> Core<P> {
                     ConnectorRequest::Disconnect => NtStatus::CONNECTION_INVALID,
                 });
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
             let pending = unsafe { Pending::begin_on(self.adapter.device(), &self.file, overlapped) };
             state.request = Some(Asked { request, pending, qp: qp.cloned() });
             Ok(())
@@ -99,7 +99,7 @@ impl<P: Platform> Core<P> {
         let bound = this.state.with(|state| state.bound.clone()).ok_or(NtStatus::CANCELLED)?;
         let engine = Self::make_engine(this)?;
         let ask = || EngineConnector::connect_shared(&engine, qp, &bound, parameters).map(|()| Answer::Pending);
-        // SAFETY: the caller's promise.
+        // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (the trait's `# Safety`).
         Ok(unsafe { this.ask(ConnectorRequest::Connect, Some(qp), overlapped, ask) })
     }
 
@@ -117,7 +117,7 @@ impl<P: Platform> Core<P> {
             status => status,
         })?;
         self.state.with(|state| state.life = Life::Established);
-        // SAFETY: the caller's promise. The request has not begun.
+        // SAFETY: `overlapped` is valid with nothing outstanding on it (`# Safety` of `ask`): this request has not begun.
         let status = unsafe { succeed(self.adapter.device(), &self.file, overlapped) };
         drop(hold);
         Ok(status)
@@ -159,12 +159,12 @@ impl<P: Platform> Core<P> {
             if let Err(error) = state.disconnects.reserve() {
                 return error.into();
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
             state.disconnects.push(unsafe { Pending::begin_on(self.adapter.device(), &self.file, overlapped) });
             NtStatus::PENDING
         });
         if status == NtStatus::SUCCESS {
-            // SAFETY: the caller's promise. The request has not begun.
+            // SAFETY: `overlapped` is valid with nothing outstanding on it (`# Safety` of `ask`): this request has not begun.
             return unsafe { succeed(self.adapter.device(), &self.file, overlapped) };
         }
         status
@@ -196,7 +196,7 @@ impl<P: Platform> Core<P> {
             }
             answer
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
         let status = unsafe { self.ask(ConnectorRequest::Disconnect, None, overlapped, disconnect) };
         self.report();
         // A connection that was broken before is none.

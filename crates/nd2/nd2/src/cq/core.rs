@@ -11,18 +11,20 @@ use ndkpi::NtStatus;
 
 use super::{
     hold::Hold,
+    results::result,
     waiters::{Kind, Waiters},
 };
 use crate::{
-    Charge, Device, Platform,
-    abi::{KAFFINITY, OVERLAPPED, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED},
+    Charge, Device, Engine, OverlappedOs,
+    abi::{KAFFINITY, ND2_RESULT, OVERLAPPED, adapter_flags::ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED},
     adapter::AdapterCore,
+    back_end,
     device::{Member, Membership},
     overlapped::Pending,
 };
 
 /// The requests for notification, and the client's end of the queue.
-struct State<P: Platform> {
+struct State<P: OverlappedOs> {
     waiters: Waiters<Pending<P>>,
     /// `None` before the queue is made and after it is destroyed. The queue's client refers to this state, so this is what
     /// keeps the two alive.
@@ -36,7 +38,7 @@ struct State<P: Platform> {
 }
 
 /// A completion queue behind its COM object. Queue pairs refer to it too.
-pub struct Core<P: Platform> {
+pub struct Core<P: OverlappedOs> {
     adapter: Arc<AdapterCore<P>>,
     file: Arc<P::File>,
     state: <P::Os as Os>::Lock<State<P>>,
@@ -46,9 +48,9 @@ pub struct Core<P: Platform> {
 }
 
 /// How the engine's queue reaches the requests.
-struct Client<P: Platform>(Arc<Core<P>>);
+struct Client<P: OverlappedOs>(Arc<Core<P>>);
 
-impl<P: Platform> CqClient for Client<P> {
+impl<P: OverlappedOs> CqClient for Client<P> {
     fn notify(&self, _status: NtStatus) {
         Core::look(&self.0);
     }
@@ -59,19 +61,19 @@ impl<P: Platform> CqClient for Client<P> {
 }
 
 /// The handle of a COM object on its queue: destroys the queue when it is dropped.
-pub struct Owned<P: Platform> {
+pub struct Owned<P: OverlappedOs> {
     pub core: Arc<Core<P>>,
     pub cq: Arc<Cq<P::Os>>,
     _member: Membership<P>,
 }
 
-impl<P: Platform> Drop for Owned<P> {
+impl<P: OverlappedOs> Drop for Owned<P> {
     fn drop(&mut self) {
         Core::destroy(&self.core);
     }
 }
 
-impl<P: Platform> Core<P> {
+impl<P: OverlappedOs> Core<P> {
     /// Makes a queue.
     ///
     /// # Errors
@@ -106,16 +108,6 @@ impl<P: Platform> Core<P> {
         &self.adapter
     }
 
-    pub const fn file(&self) -> &Arc<P::File> {
-        &self.file
-    }
-
-    /// The processor on which requests are completed, as a group and a set.
-    pub fn affinity(&self) -> (u16, KAFFINITY) {
-        let group = self.processor / KAFFINITY::BITS;
-        (u16::try_from(group).unwrap_or(0), 1 << (self.processor % KAFFINITY::BITS))
-    }
-
     /// Asks for notification (`IND2CompletionQueue::Notify`). What is returned is final, except `STATUS_PENDING`.
     ///
     /// # Safety
@@ -144,7 +136,7 @@ impl<P: Platform> Core<P> {
             if satisfied && !this.adapter.device().pends() {
                 return NtStatus::SUCCESS;
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (`# Safety`).
             let request = unsafe { Pending::begin(&this.file, overlapped) };
             waiters.push(kind, seen.view.taken, request, satisfied.then_some(NtStatus::SUCCESS));
             NtStatus::PENDING
@@ -271,5 +263,49 @@ impl<P: Platform> Core<P> {
             state.waiters.end(NtStatus::DEVICE_REMOVED);
         });
         self.report();
+    }
+}
+
+/// A processor as a group and a set.
+pub fn affinity_of(processor: u32) -> Affinity {
+    let group = processor / KAFFINITY::BITS;
+    Affinity { group: u16::try_from(group).unwrap_or(0), mask: 1 << (processor % KAFFINITY::BITS) }
+}
+
+impl<P: OverlappedOs> back_end::Part<Engine<P>> for Owned<P> {
+    fn adapter(&self) -> &Arc<AdapterCore<P>> {
+        &self.core.adapter
+    }
+}
+
+impl<P: OverlappedOs> back_end::Requests<Engine<P>> for Owned<P> {
+    fn file(&self) -> &Arc<P::File> {
+        &self.core.file
+    }
+
+    fn cancel(&self) -> Result<(), NtStatus> {
+        self.core.cancel();
+        Ok(())
+    }
+}
+
+impl<P: OverlappedOs> back_end::CompletionQueue<Engine<P>> for Owned<P> {
+    fn affinity(&self) -> Result<Affinity, NtStatus> {
+        self.core.adapter.device().check_present()?;
+        Ok(affinity_of(self.core.processor))
+    }
+
+    fn resize(&self, depth: u32) -> Result<(), NtStatus> {
+        self.core.resize(&self.cq, depth)
+    }
+
+    unsafe fn notify(&self, kind: u32, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        let Some(kind) = Kind::from_value(kind) else { return NtStatus::INVALID_PARAMETER };
+        // SAFETY: no request is outstanding on `overlapped`, which the client keeps until this one ends (the trait's `# Safety`).
+        unsafe { Core::notify(&self.core, kind, overlapped) }
+    }
+
+    fn take(&self, most: usize, mut each: impl FnMut(ND2_RESULT)) -> usize {
+        Core::take(&self.core, most, |completion| each(result(completion)))
     }
 }

@@ -15,7 +15,7 @@ use fallible::Arc;
 use ndkpi::NtStatus;
 
 use super::core::Core;
-use crate::{Platform, late::random};
+use crate::{OverlappedOs, late::random};
 
 /// What the client sees of a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ enum Sight {
 }
 
 /// The delay of a queue's completions.
-pub struct Hold<P: Platform> {
+pub struct Hold<P: OverlappedOs> {
     delay: Delay,
     sight: Sight,
     timer: <P::Os as Os>::Timer<Over<P>>,
@@ -35,7 +35,7 @@ pub struct Hold<P: Platform> {
 /// A delay is over.
 pub struct Over<P>(core::marker::PhantomData<P>);
 
-impl<P: Platform> Routine for Over<P> {
+impl<P: OverlappedOs> Routine for Over<P> {
     type Target = Core<P>;
 
     fn run(core: &Arc<Core<P>>) {
@@ -43,7 +43,7 @@ impl<P: Platform> Routine for Over<P> {
     }
 }
 
-impl<P: Platform> Hold<P> {
+impl<P: OverlappedOs> Hold<P> {
     /// For a queue whose completions are seen late; `None` if they are not.
     ///
     /// # Errors

@@ -2,11 +2,9 @@
 //!
 //! [`waiters`] holds the outstanding requests for notification and asks, for each, the engine's one decision
 //! ([`engine::cq::notify::satisfied`]). `core` puts that over an engine's queue, `hold` lets completions be
-//! seen late, `v2` and `v1` are the two interfaces, and [`results`] says which status a result may have.
+//! seen late, and [`results`] says which status a result may have.
 
 pub(crate) mod core;
 mod hold;
 pub mod results;
-pub(crate) mod v1;
-pub(crate) mod v2;
 pub mod waiters;
