@@ -10,7 +10,7 @@ use ndkpi::{
 
 use crate::{
     Args, Function, Hooks, OutArgs, Outcome, Phase,
-    call::{Create, Told, create, request, slot},
+    call::{Create, EventReport, create, request, slot},
     connect::address,
     connector::behind,
     cq::notified,
@@ -28,26 +28,26 @@ pub unsafe extern "system" fn query_info<H: Hooks>(
     info: *mut NDK_ADAPTER_INFO,
     size: *mut u32,
 ) -> NtStatus {
-    // SAFETY: the caller's promise.
+    // SAFETY: `adapter` is open for the call (`# Safety`).
     let shadow = match unsafe { find::<H, _>(adapter, Function::QueryAdapterInfo) } {
         Ok(shadow) => shadow,
         Err(status) => return status,
     };
-    // SAFETY: null or valid (the caller's promise).
+    // SAFETY: null or valid (`# Safety`).
     let out = OutArgs { buffer: info.addr(), length: unsafe { behind(size) } };
-    let mut told = Told::new(shadow, Function::QueryAdapterInfo, Args::QueryAdapterInfo { out, info: None });
-    if let Err(status) = told.begin() {
+    let mut report = EventReport::new(shadow, Function::QueryAdapterInfo, Args::QueryAdapterInfo { out, info: None });
+    if let Err(status) = report.begin() {
         return status;
     }
     let (inner, function) = slot!(shadow.inner::<NDK_ADAPTER>(), NdkQueryAdapterInfo, NtStatus::NOT_SUPPORTED);
     // SAFETY: the provider's adapter is open; the rest is the consumer's.
     let status = unsafe { function(inner, info, size) };
-    // SAFETY: as above.
+    // SAFETY: `size` is null or valid for reading (`# Safety`).
     let out = OutArgs { buffer: info.addr(), length: unsafe { behind(size) } };
     let is_whole = status.is_success() && out.length.is_some_and(|size| size as usize >= size_of::<NDK_ADAPTER_INFO>());
     // SAFETY: the provider says that it has stored a whole one; the buffer does not change before this returns.
     let stored = if is_whole { unsafe { info.cast_const().as_ref() } } else { None };
-    told.end_with(Args::QueryAdapterInfo { out, info: stored }, Outcome::Status(status));
+    report.end_with(Args::QueryAdapterInfo { out, info: stored }, Outcome::Status(status));
     status
 }
 
@@ -75,18 +75,19 @@ pub unsafe extern "system" fn create_cq<H: Hooks>(
         // SAFETY: the provider's adapter is open; the rest is the consumer's or this layer's.
         unsafe { function(inner, depth, ours, event_context, affinity, completion, context, out) }
     };
-    // SAFETY: null or valid for reading (the caller's promise).
+    // SAFETY: null or valid for reading (`# Safety`).
     let affinity = unsafe { affinity.as_ref() }.copied();
     let args = Args::CreateCq {
         depth,
         has_notification: notification.is_some(),
+        notification: notification.map_or(0, |function| (function as *const ()).addr()),
         context: notification_context.addr(),
         affinity,
     };
     let event =
         notification.map(|function| EventCallback { function: function as *const (), context: notification_context });
     let how = Create { function: Function::CreateCq, completion, context, out, event };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `adapter` is open for the call, and `out` valid for writing (`# Safety`).
     unsafe { create::<H, _, _>(adapter, args, [None; 3], &how, call) }
 }
 
@@ -107,7 +108,7 @@ pub unsafe extern "system" fn create_pd<H: Hooks>(
         unsafe { function(inner, completion, context, out) }
     };
     let how = Create { function: Function::CreatePd, completion, context, out, event: None };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `adapter` is open for the call, and `out` valid for writing (`# Safety`).
     unsafe { create::<H, _, _>(adapter, Args::None, [None; 3], &how, call) }
 }
 
@@ -128,7 +129,7 @@ pub unsafe extern "system" fn create_connector<H: Hooks>(
         unsafe { function(inner, completion, context, out) }
     };
     let how = Create { function: Function::CreateConnector, completion, context, out, event: None };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `adapter` is open for the call, and `out` valid for writing (`# Safety`).
     unsafe { create::<H, _, _>(adapter, Args::None, [None; 3], &how, call) }
 }
 
@@ -153,7 +154,7 @@ pub unsafe extern "system" fn create_shared_endpoint<H: Hooks>(
     // SAFETY: valid for the call.
     let args = Args::CreateSharedEndpoint { address: unsafe { address(local, length) } };
     let how = Create { function: Function::CreateSharedEndpoint, completion, context, out, event: None };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `adapter` is open for the call, and `out` valid for writing (`# Safety`).
     unsafe { create::<H, _, _>(adapter, args, [None; 3], &how, call) }
 }
 
@@ -182,7 +183,7 @@ pub unsafe extern "system" fn create_listener<H: Hooks>(
     let args = Args::CreateListener { has_event: event.is_some(), context: event_context.addr() };
     let event = event.map(|function| EventCallback { function: function as *const (), context: event_context });
     let how = Create { function: Function::CreateListener, completion, context, out, event };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `adapter` is open for the call, and `out` valid for writing (`# Safety`).
     unsafe { create::<H, _, _>(adapter, args, [None; 3], &how, call) }
 }
 
@@ -210,10 +211,10 @@ pub unsafe extern "system" fn build_lam<H: Hooks>(
         mdl: mdl.addr(),
         length,
         mapping: mapping.addr(),
-        // SAFETY: null or valid (the caller's promise).
+        // SAFETY: null or valid (`# Safety`).
         size: unsafe { behind(size) },
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `adapter` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(adapter, Function::BuildLam, args, [None; 3], completion, context, call) }
 }
 
@@ -226,14 +227,15 @@ pub unsafe extern "system" fn release_lam<H: Hooks>(
     adapter: *mut NDK_ADAPTER,
     mapping: *mut NDK_LOGICAL_ADDRESS_MAPPING,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `adapter` is open for the call (`# Safety`).
     let Ok(shadow) = (unsafe { find::<H, _>(adapter, Function::ReleaseLam) }) else { return };
-    // SAFETY: null or a mapping of the consumer (the caller's promise).
+    // SAFETY: null or a mapping of the consumer (`# Safety`).
     let pages = unsafe { mapping.as_ref() }.map_or(0, |mapping| mapping.AdapterPageCount);
-    let mut told = Told::new(shadow, Function::ReleaseLam, Args::ReleaseLam { mapping: mapping.addr(), pages });
-    let _ = told.tell(Phase::Call, Outcome::None);
+    let mut report =
+        EventReport::new(shadow, Function::ReleaseLam, Args::ReleaseLam { mapping: mapping.addr(), pages });
+    let _ = report.tell(Phase::Call, Outcome::None);
     let (inner, function) = slot!(shadow.inner::<NDK_ADAPTER>(), NdkReleaseLAM);
     // SAFETY: the provider's adapter is open; the mapping is the consumer's.
     unsafe { function(inner, mapping) };
-    told.end(Outcome::None);
+    report.end(Outcome::None);
 }

@@ -28,14 +28,14 @@ macro_rules! slot {
 pub(crate) use slot;
 
 /// What an event is made of. `DATA_PATH`: of a post, an arm or a poll.
-pub struct Told<'a, H: Hooks, const DATA_PATH: bool = false> {
+pub struct EventReport<'a, H: Hooks, const DATA_PATH: bool = false> {
     root: &'a Root<H>,
     event: Event<'a, H::State>,
     /// What the hooks keep of the call.
     kept: H::Call,
 }
 
-impl<'a, H: Hooks> Told<'a, H> {
+impl<'a, H: Hooks> EventReport<'a, H> {
     /// An event of a call that begins.
     pub fn new(shadow: &'a Shadow<H>, function: Function, args: Args<'a>) -> Self {
         let call = if H::LISTENS { shadow.root.next_call() } else { 0 };
@@ -43,7 +43,7 @@ impl<'a, H: Hooks> Told<'a, H> {
     }
 }
 
-impl<'a, H: Hooks> Told<'a, H, true> {
+impl<'a, H: Hooks> EventReport<'a, H, true> {
     /// An event of a post, an arm or a poll that begins.
     #[inline(always)]
     pub fn of_data_path(shadow: &'a Shadow<H>, function: Function, args: Args<'a>) -> Self {
@@ -56,7 +56,7 @@ impl<'a, H: Hooks> Told<'a, H, true> {
     }
 }
 
-impl<'a, H: Hooks, const DATA_PATH: bool> Told<'a, H, DATA_PATH> {
+impl<'a, H: Hooks, const DATA_PATH: bool> EventReport<'a, H, DATA_PATH> {
     #[inline(always)]
     fn numbered(shadow: &'a Shadow<H>, function: Function, args: Args<'a>, call: u64) -> Self {
         let event = Event {
@@ -165,17 +165,17 @@ pub unsafe fn immediate<H: Hooks, T: Object>(
     args: Args<'_>,
     call: impl FnOnce(*mut T) -> NtStatus,
 ) -> NtStatus {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is open for the call (`# Safety`).
     let shadow = match unsafe { find::<H, T>(public, function) } {
         Ok(shadow) => shadow,
         Err(status) => return status,
     };
-    let mut told = Told::new(shadow, function, args);
-    if let Err(status) = told.begin() {
+    let mut report = EventReport::new(shadow, function, args);
+    if let Err(status) = report.begin() {
         return status;
     }
     let status = call(shadow.inner());
-    told.end(Outcome::Status(status));
+    report.end(Outcome::Status(status));
     status
 }
 
@@ -203,7 +203,7 @@ pub unsafe fn request<'a, H: Hooks, T: Object>(
     context: *mut c_void,
     call: impl FnOnce(*mut T, Option<NDK_FN_REQUEST_COMPLETION>, *mut c_void) -> NtStatus,
 ) -> NtStatus {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is open for the call (`# Safety`).
     let found = match unsafe { find::<H, T>(public, function) } {
         Ok(found) => found,
         Err(status) => return status,
@@ -211,21 +211,21 @@ pub unsafe fn request<'a, H: Hooks, T: Object>(
     // SAFETY: the shadow is open.
     let shadow = unsafe { found.hold() };
     let held = hold(related);
-    let mut told = Told::new(&shadow, function, args).with(borrow(&held)).asks(completion.is_some(), context);
-    let verdict = match told.begin() {
+    let mut report = EventReport::new(&shadow, function, args).with(borrow(&held)).asks(completion.is_some(), context);
+    let verdict = match report.begin() {
         Ok(verdict) => verdict,
         Err(status) => return status,
     };
     if completion.is_none() {
         // Nothing to wrap; it is the provider's to refuse.
         let status = call(shadow.inner(), None, context);
-        told.end(Outcome::Status(status));
+        report.end(Outcome::Status(status));
         return status;
     }
     let mut place = match shadow.requests.take(shadow.root.hooks.os()) {
         Ok(place) => place,
         Err(status) => {
-            told.end(Outcome::Status(status));
+            report.end(Outcome::Status(status));
             return status;
         }
     };
@@ -238,7 +238,7 @@ pub unsafe fn request<'a, H: Hooks, T: Object>(
     *place = Request {
         shadow: Some(shadow.clone()),
         function,
-        call: told.number(),
+        call: report.number(),
         completion,
         context,
         delay,
@@ -251,18 +251,18 @@ pub unsafe fn request<'a, H: Hooks, T: Object>(
         _ => call(shadow.inner(), Some(requested::<H>), place.cast()),
     };
     if status == NtStatus::PENDING {
-        told.end(Outcome::Status(status));
+        report.end(Outcome::Status(status));
         return status;
     }
     // SAFETY: the provider has not pended, so nobody else has the place.
     if H::INTERFERES && delay.is_some() && unsafe { put_off::<H>(place, status) } {
-        told.end(Outcome::Status(NtStatus::PENDING));
+        report.end(Outcome::Status(NtStatus::PENDING));
         return NtStatus::PENDING;
     }
     if verdict == Verdict::Early {
         // SAFETY: the provider has not pended, so it does not call back: this is the one completion.
         unsafe { requested::<H>(place.cast(), status) };
-        told.end(Outcome::Status(NtStatus::PENDING));
+        report.end(Outcome::Status(NtStatus::PENDING));
         return NtStatus::PENDING;
     }
     // SAFETY: the provider has not pended, so nobody else has the place.
@@ -272,7 +272,7 @@ pub unsafe fn request<'a, H: Hooks, T: Object>(
     if let (true, Some(ending), Some(delay)) = (status.is_success(), shadow.ending(), end_after) {
         ending.after(&shadow, delay);
     }
-    told.end(Outcome::Status(status));
+    report.end(Outcome::Status(status));
     status
 }
 
@@ -282,7 +282,7 @@ pub unsafe fn request<'a, H: Hooks, T: Object>(
 ///
 /// `place` is a `Request` from `into_raw` that nobody else uses.
 unsafe fn put_off<H: Hooks>(place: *mut Request<H>, status: NtStatus) -> bool {
-    // SAFETY: nobody else uses it (the caller's promise).
+    // SAFETY: nobody else uses it (`# Safety`).
     let request = unsafe { &*place };
     let (Some(shadow), Some(delay)) = (request.shadow.clone(), request.delay) else { return false };
     let later = request.later.clone();
@@ -296,11 +296,11 @@ unsafe fn put_off<H: Hooks>(place: *mut Request<H>, status: NtStatus) -> bool {
 /// `context` is a `Request` from `into_raw`, and this is its one completion.
 unsafe extern "system" fn requested<H: Hooks>(context: *mut c_void, status: NtStatus) {
     let place = context.cast::<Request<H>>();
-    // SAFETY: the caller's promise: nobody else uses the place.
+    // SAFETY: this is the one completion of the request (`# Safety`), so nobody else uses the place.
     if H::INTERFERES && unsafe { put_off::<H>(place, status) } {
         return;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `place` is a `Request` from `into_raw`, and this is its one completion (`# Safety`).
     unsafe { deliver_requested::<H>(place, status) };
 }
 
@@ -310,7 +310,7 @@ unsafe extern "system" fn requested<H: Hooks>(context: *mut c_void, status: NtSt
 ///
 /// `place` is a `Request` from `into_raw` that nobody else uses, and this is its one completion.
 pub unsafe fn deliver_requested<H: Hooks>(place: *mut Request<H>, status: NtStatus) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `place` came from `into_raw`, and nobody else uses it (`# Safety`).
     let mut place = unsafe { alloc::boxed::Box::from_raw(place) };
     let Some(shadow) = place.shadow.take() else { return };
     if let (true, Some(ending), Some(delay)) = (status.is_success(), shadow.ending(), place.end_after) {
@@ -318,13 +318,13 @@ pub unsafe fn deliver_requested<H: Hooks>(place: *mut Request<H>, status: NtStat
     }
     let (function, number, completion, context) = (place.function, place.call, place.completion, place.context);
     shadow.requests.give_back(place);
-    let mut told = Told::new(&shadow, function, Args::None).of_call(number).asks(true, context);
-    told.tell(Phase::Callback, Outcome::Status(status));
+    let mut report = EventReport::new(&shadow, function, Args::None).of_call(number).asks(true, context);
+    report.tell(Phase::Callback, Outcome::Status(status));
     if let Some(completion) = completion {
         // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
         unsafe { completion(context, status) };
     }
-    told.tell(Phase::CallbackReturn, Outcome::Status(status));
+    report.tell(Phase::CallbackReturn, Outcome::Status(status));
 }
 
 /// What the consumer gives a creation.
@@ -350,7 +350,7 @@ pub unsafe fn create<'a, H: Hooks, P: Object, T: Object>(
     call: impl FnOnce(*mut P, Option<NDK_FN_CREATE_COMPLETION>, *mut c_void, *mut *mut T, *mut c_void) -> NtStatus,
 ) -> NtStatus {
     let &Create { function, completion, context, out, event } = how;
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is open for the call (`# Safety`).
     let found = match unsafe { find::<H, P>(public, function) } {
         Ok(found) => found,
         Err(status) => return status,
@@ -358,16 +358,16 @@ pub unsafe fn create<'a, H: Hooks, P: Object, T: Object>(
     // SAFETY: the shadow is open.
     let parent = unsafe { found.hold() };
     let held = hold(related);
-    let mut told = Told::new(&parent, function, args).with(borrow(&held)).asks(completion.is_some(), context);
-    told = told.lacks_place(out.is_null());
-    let verdict = match told.begin() {
+    let mut report = EventReport::new(&parent, function, args).with(borrow(&held)).asks(completion.is_some(), context);
+    report = report.lacks_place(out.is_null());
+    let verdict = match report.begin() {
         Ok(verdict) => verdict,
         Err(status) => return status,
     };
-    let shadow = match Shadow::try_new_for(&parent, T::OBJECT_TYPE, told.event()) {
+    let shadow = match Shadow::try_new_for(&parent, T::OBJECT_TYPE, report.event()) {
         Ok(shadow) => shadow,
         Err(status) => {
-            told.end(Outcome::Status(status));
+            report.end(Outcome::Status(status));
             return status;
         }
     };
@@ -376,9 +376,9 @@ pub unsafe fn create<'a, H: Hooks, P: Object, T: Object>(
         _ => None,
     };
     // SAFETY: nobody else has the new shadow.
-    unsafe { shadow.set_creation(Creation { function, call: told.number(), completion, context, delay }) };
+    unsafe { shadow.set_creation(Creation { function, call: report.number(), completion, context, delay }) };
     if let Some(event) = event {
-        // SAFETY: as above.
+        // SAFETY: it is not the consumer's yet: nobody else has the new shadow.
         unsafe { shadow.set_event(event) };
     }
     let kept = shadow.clone();
@@ -394,31 +394,31 @@ pub unsafe fn create<'a, H: Hooks, P: Object, T: Object>(
         _ => call(parent.inner(), ours, our_context, place, raw),
     };
     if status == NtStatus::PENDING {
-        told.end(Outcome::Status(status));
+        report.end(Outcome::Status(status));
         return status;
     }
     if H::INTERFERES && delay.is_some() && put_creation_off(&kept, raw, status, made.cast()) {
-        told.end(Outcome::Status(NtStatus::PENDING));
+        report.end(Outcome::Status(NtStatus::PENDING));
         return NtStatus::PENDING;
     }
     if verdict == Verdict::Early && completion.is_some() {
         // SAFETY: the provider has not pended, so this is the one completion, with the object that it made or none.
         unsafe { created::<H>(raw, status, made.cast()) };
-        told.end(Outcome::Status(NtStatus::PENDING));
+        report.end(Outcome::Status(NtStatus::PENDING));
         return NtStatus::PENDING;
     }
     if status.is_success() && !made.is_null() {
         // SAFETY: the provider has made the object, and the shadow was not handed out.
         unsafe { kept.adopt(made.cast()) };
-        // SAFETY: valid for writing (the caller's promise), and not null, or the provider could not have stored an object.
+        // SAFETY: valid for writing (`# Safety`), and not null, or the provider could not have stored an object.
         unsafe { *out = raw.cast() };
-        told = told.created(Some(kept.object_ref()));
-        told.end(Outcome::Status(status));
+        report = report.created(Some(kept.object_ref()));
+        report.end(Outcome::Status(status));
         return status;
     }
     // SAFETY: the provider has not taken the reference: nobody else has it.
     drop(unsafe { Arc::from_raw(raw.cast_const().cast::<Shadow<H>>()) });
-    told.end(Outcome::Status(status));
+    report.end(Outcome::Status(status));
     status
 }
 
@@ -429,7 +429,7 @@ pub unsafe fn create<'a, H: Hooks, P: Object, T: Object>(
 /// `context` is a shadow's reference that was given to the creation, and this is its one completion.
 unsafe extern "system" fn created<H: Hooks>(context: *mut c_void, status: NtStatus, object: *mut NDK_OBJECT_HEADER) {
     if H::INTERFERES {
-        // SAFETY: the caller's promise: the reference is there until the completion has used it.
+        // SAFETY: the reference of the creation, whose one completion this is (`# Safety`): only this call gives it back.
         let shadow = unsafe { &*context.cast_const().cast::<Shadow<H>>() };
         // SAFETY: the shadow lives in an `Arc`.
         let shadow = unsafe { shadow.hold() };
@@ -437,7 +437,7 @@ unsafe extern "system" fn created<H: Hooks>(context: *mut c_void, status: NtStat
             return;
         }
     }
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `context` is the reference that was given to the creation, and this is its one completion (`# Safety`).
     unsafe { deliver_created::<H>(context, status, object) };
 }
 
@@ -462,26 +462,26 @@ fn put_creation_off<H: Hooks>(
 ///
 /// As [`created`].
 pub unsafe fn deliver_created<H: Hooks>(context: *mut c_void, status: NtStatus, object: *mut NDK_OBJECT_HEADER) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` is the reference that was given to the creation, which this takes back (`# Safety`).
     let shadow: ShadowRef<H> = unsafe { Arc::from_raw(context.cast_const().cast()) };
     // SAFETY: this is the completion of the creation.
     let Some(creation) = (unsafe { shadow.creation() }) else { return };
     let Some(parent) = shadow.parent.clone() else { return };
     let is_made = status.is_success() && !object.is_null();
-    let mut told =
-        Told::new(&parent, creation.function, Args::None).of_call(creation.call).asks(true, creation.context);
+    let mut report =
+        EventReport::new(&parent, creation.function, Args::None).of_call(creation.call).asks(true, creation.context);
     let public = if is_made {
         // SAFETY: the provider has made the object, and the shadow was not handed out.
         unsafe { shadow.adopt(object.cast()) };
-        told = told.created(Some(shadow.object_ref()));
+        report = report.created(Some(shadow.object_ref()));
         Shadow::into_public(shadow.clone()).cast()
     } else {
         ptr::null_mut()
     };
-    told.tell(Phase::Callback, Outcome::Status(status));
+    report.tell(Phase::Callback, Outcome::Status(status));
     if let Some(completion) = creation.completion {
         // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
         unsafe { completion(creation.context, status, public) };
     }
-    told.tell(Phase::CallbackReturn, Outcome::Status(status));
+    report.tell(Phase::CallbackReturn, Outcome::Status(status));
 }

@@ -7,7 +7,7 @@ use ndkpi::{NDK_FN_CLOSE_COMPLETION, NDK_FN_CLOSE_OBJECT, NDK_OBJECT_HEADER, NDK
 
 use crate::{
     Args, Function, Hooks, Outcome, Phase, Verdict,
-    call::Told,
+    call::EventReport,
     later::{Later, Work},
     shadow::{CloseRequest, Shadow, ShadowRef, find},
 };
@@ -20,10 +20,9 @@ use crate::{
 pub unsafe fn close_slot(inner: *mut c_void) -> Option<NDK_FN_CLOSE_OBJECT> {
     // All object structures have one shape: the pointer to the table comes after the header (`NDKPI 3.4`).
     let inner: *mut ndkpi::NDK_CQ = inner.cast();
-    // SAFETY: the object is open (the caller's promise), whatever its kind.
-    let table = unsafe { (*inner).Dispatch };
-    // SAFETY: slot 0 of every table but the adapter's is the close (`NDKPI 4`).
-    unsafe { (*table).NdkCloseCq }
+    // SAFETY: the object is open (`# Safety`), whatever its kind. Slot 0 of every table but the adapter's is the
+    // close (`NDKPI 4`).
+    unsafe { (*(*inner).Dispatch).NdkCloseCq }
 }
 
 /// Closes an object of the type `T`.
@@ -44,9 +43,9 @@ pub unsafe extern "system" fn close<H: Hooks, T: Object>(
     };
     // SAFETY: the shadow is open.
     let shadow = unsafe { found.hold() };
-    let mut told = Told::new(&shadow, Function::Close, Args::None).asks(completion.is_some(), context);
-    let verdict = told.tell(Phase::Call, Outcome::None);
-    if !shadow.begin_close(CloseRequest { call: told.number(), completion, context }) {
+    let mut report = EventReport::new(&shadow, Function::Close, Args::None).asks(completion.is_some(), context);
+    let verdict = report.tell(Phase::Call, Outcome::None);
+    if !shadow.begin_close(CloseRequest { call: report.number(), completion, context }) {
         return NtStatus::SUCCESS;
     }
     if H::INTERFERES {
@@ -62,7 +61,7 @@ pub unsafe extern "system" fn close<H: Hooks, T: Object>(
             let _ = Later::put(shadow.later.as_ref(), delay, Work::Close(shadow.clone()));
         }
         if !shadow.gate.close() {
-            told.end(Outcome::Status(NtStatus::PENDING));
+            report.end(Outcome::Status(NtStatus::PENDING));
             return NtStatus::PENDING;
         }
     }
@@ -74,13 +73,13 @@ pub unsafe extern "system" fn close<H: Hooks, T: Object>(
         unsafe { function(inner.cast(), Some(closed::<H>), shadow.as_public()) }
     });
     if status == NtStatus::PENDING {
-        told.end(Outcome::Status(status));
+        report.end(Outcome::Status(status));
         return status;
     }
-    shadow.is_gone();
+    shadow.mark_gone();
     // SAFETY: the close has completed without a callback, and the consumer does not use its pointer any more.
     let consumers: ShadowRef<H> = unsafe { Arc::from_raw(shadow.as_public().cast_const().cast()) };
-    told.end(Outcome::Status(status));
+    report.end(Outcome::Status(status));
     shadow.root.bury(consumers);
     status
 }
@@ -110,16 +109,16 @@ unsafe extern "system" fn closed<H: Hooks>(context: *mut c_void) {
     let shadow: ShadowRef<H> = unsafe { Arc::from_raw(context.cast_const().cast::<Shadow<H>>()) };
     // SAFETY: this is the completion of the close.
     let Some(request) = (unsafe { shadow.close_request() }) else { return };
-    shadow.is_gone();
-    let mut told = Told::new(&shadow, Function::Close, Args::None)
+    shadow.mark_gone();
+    let mut report = EventReport::new(&shadow, Function::Close, Args::None)
         .of_call(request.call)
         .asks(request.completion.is_some(), request.context);
-    told.tell(Phase::Callback, Outcome::None);
+    report.tell(Phase::Callback, Outcome::None);
     if let Some(completion) = request.completion {
         // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
         unsafe { completion(request.context) };
     }
-    told.tell(Phase::CallbackReturn, Outcome::None);
+    report.tell(Phase::CallbackReturn, Outcome::None);
     let root = shadow.root.clone();
     root.bury(shadow);
 }

@@ -9,7 +9,7 @@ use ndkpi::{
 
 use crate::{
     Args, ConnectArgs, Endpoints, Function, Hooks, Outcome, Phase,
-    call::{Told, immediate, request, slot},
+    call::{EventReport, immediate, request, slot},
     later::{Later, Work},
     request::{DisconnectCallback, DisconnectEvent},
     shadow::{Shadow, ShadowRef, find, open, other},
@@ -30,7 +30,7 @@ unsafe fn bytes<'a>(bytes: *const c_void, length: u32, most: u32) -> &'a [u8] {
     if bytes.is_null() || length == 0 || length > most {
         return &[];
     }
-    // SAFETY: not null, and valid for reading (the caller's promise).
+    // SAFETY: not null, and valid for reading (`# Safety`).
     unsafe { slice::from_raw_parts(bytes.cast::<u8>(), length as usize) }
 }
 
@@ -40,7 +40,7 @@ unsafe fn bytes<'a>(bytes: *const c_void, length: u32, most: u32) -> &'a [u8] {
 ///
 /// As [`bytes`].
 pub unsafe fn address<'a>(address: *const SOCKADDR, length: u32) -> &'a [u8] {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the bytes are there, as many as `length` says, during the call (`# Safety`).
     unsafe { bytes(address.cast(), length, LONGEST_ADDRESS) }
 }
 
@@ -50,7 +50,7 @@ pub unsafe fn address<'a>(address: *const SOCKADDR, length: u32) -> &'a [u8] {
 ///
 /// As [`bytes`].
 unsafe fn private<'a>(data: *const c_void, length: u32) -> &'a [u8] {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the bytes are there, as many as `length` says, during the call (`# Safety`).
     unsafe { bytes(data, length, LONGEST_DATA) }
 }
 
@@ -74,7 +74,7 @@ unsafe fn ends<H: Hooks>(connector: *mut NDK_CONNECTOR) -> Option<Endpoints> {
     if !H::PAIRS {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `connector` is open for the call (`# Safety`).
     let shadow = unsafe { open::<H, _>(connector) }?;
     let local = endpoint(|buffer, length| {
         let (inner, function) = slot!(shadow.inner::<NDK_CONNECTOR>(), NdkGetLocalAddress, NtStatus::NOT_SUPPORTED);
@@ -83,7 +83,7 @@ unsafe fn ends<H: Hooks>(connector: *mut NDK_CONNECTOR) -> Option<Endpoints> {
     })?;
     let peer = endpoint(|buffer, length| {
         let (inner, function) = slot!(shadow.inner::<NDK_CONNECTOR>(), NdkGetPeerAddress, NtStatus::NOT_SUPPORTED);
-        // SAFETY: as above.
+        // SAFETY: the provider's object is open, and the buffer as long as the length says.
         unsafe { function(inner, buffer, length) }
     })?;
     Some(Endpoints { local, peer })
@@ -113,11 +113,11 @@ pub unsafe extern "system" fn connect<H: Hooks>(
     let args = Args::Connect(ConnectArgs {
         // SAFETY: valid for the call.
         local: unsafe { address(from, from_length) },
-        // SAFETY: as above.
+        // SAFETY: `to` is null or valid for reading `to_length` bytes during the call (`# Safety`).
         remote: unsafe { address(to, to_length) },
         inbound_reads,
         outbound_reads,
-        // SAFETY: as above.
+        // SAFETY: `data` is null or valid for reading `data_length` bytes during the call (`# Safety`).
         private_data: unsafe { private(data, data_length) },
         private_data_length: data_length,
         has_disconnect_event: false,
@@ -144,7 +144,7 @@ pub unsafe extern "system" fn connect<H: Hooks>(
         }
     };
     let related = [qp_shadow, None, None];
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `connector` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(connector, Function::Connect, args, related, completion, context, call) }
 }
 
@@ -169,7 +169,7 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<H: Hooks>(
     let this = Function::ConnectWithSharedEndpoint;
     // SAFETY: the caller passes open objects.
     let (qp, qp_shadow) = unsafe { other::<H, _>(qp, NDK_QP::OBJECT_TYPE, this) };
-    // SAFETY: as above.
+    // SAFETY: `endpoint` is open for the call, if it is an object (`# Safety`).
     let (endpoint, shadow) = unsafe { other::<H, _>(endpoint, NDK_SHARED_ENDPOINT::OBJECT_TYPE, this) };
     let args = Args::Connect(ConnectArgs {
         local: &[],
@@ -177,7 +177,7 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<H: Hooks>(
         remote: unsafe { address(to, to_length) },
         inbound_reads,
         outbound_reads,
-        // SAFETY: as above.
+        // SAFETY: `data` is null or valid for reading `data_length` bytes during the call (`# Safety`).
         private_data: unsafe { private(data, data_length) },
         private_data_length: data_length,
         has_disconnect_event: false,
@@ -202,7 +202,7 @@ pub unsafe extern "system" fn connect_with_shared_endpoint<H: Hooks>(
             )
         }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `connector` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(connector, this, args, [qp_shadow, shadow, None], completion, context, call) }
 }
 
@@ -219,7 +219,7 @@ unsafe fn with_event<H: Hooks>(
     call: impl FnOnce(*mut c_void) -> NtStatus,
 ) -> NtStatus {
     let Some(event) = event else { return call(context) };
-    // SAFETY: the caller's promise.
+    // SAFETY: `connector` is open for the call (`# Safety`).
     let found = match unsafe { find::<H, _>(connector, function) } {
         Ok(found) => found,
         Err(status) => return status,
@@ -264,7 +264,7 @@ pub unsafe extern "system" fn complete_connect<H: Hooks>(
         // SAFETY: the connector is open.
         unsafe { with_event::<H>(connector, this, event.map(DisconnectCallback::Plain), event_context, call) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `connector` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(connector, this, args, [None; 3], completion, context, call) }
 }
 
@@ -297,7 +297,7 @@ pub unsafe extern "system" fn complete_connect_ex<H: Hooks>(
         // SAFETY: the connector is open.
         unsafe { with_event::<H>(connector, this, event.map(DisconnectCallback::Ex), event_context, call) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `connector` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(connector, this, args, [None; 3], completion, context, call) }
 }
 
@@ -318,7 +318,7 @@ unsafe fn accept_args<'a>(
         remote: &[],
         inbound_reads: reads[0],
         outbound_reads: reads[1],
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: `data` is null or valid for reading `length` bytes during the call (`# Safety`).
         private_data: unsafe { private(data, length) },
         private_data_length: length,
         has_disconnect_event: has_event,
@@ -362,7 +362,7 @@ pub unsafe extern "system" fn accept<H: Hooks>(
         // SAFETY: the connector is open.
         unsafe { with_event::<H>(connector, this, event.map(DisconnectCallback::Plain), event_context, call) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `connector` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(connector, this, args, [qp_shadow, None, None], completion, context, call) }
 }
 
@@ -403,7 +403,7 @@ pub unsafe extern "system" fn accept_ex<H: Hooks>(
         // SAFETY: the connector is open.
         unsafe { with_event::<H>(connector, this, event.map(DisconnectCallback::Ex), event_context, call) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `connector` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(connector, this, args, [qp_shadow, None, None], completion, context, call) }
 }
 
@@ -424,7 +424,7 @@ pub unsafe extern "system" fn reject<H: Hooks>(
         // SAFETY: the provider's object is open; the data is the consumer's.
         unsafe { function(inner, data, data_length) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `connector` is open for the call (`# Safety`).
     unsafe { immediate::<H, _>(connector, Function::Reject, args, call) }
 }
 
@@ -449,7 +449,7 @@ pub unsafe extern "system" fn disconnect<H: Hooks>(
         // SAFETY: the provider's object is open; the rest is the consumer's or this layer's.
         unsafe { function(inner, completion, context) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `connector` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(connector, Function::Disconnect, Args::None, [None; 3], completion, context, call) }
 }
 
@@ -460,11 +460,10 @@ pub unsafe extern "system" fn disconnect<H: Hooks>(
 /// `context` is a [`DisconnectEvent`] of a connector whose close has not completed.
 unsafe fn event<H: Hooks>(context: *mut c_void, function: Function, reason: u32) {
     // SAFETY: the provider calls back before the close has completed, and the place lives as long as the shadow.
-    let place = unsafe { &*context.cast_const().cast::<DisconnectEvent<H>>() };
-    // SAFETY: as above.
-    let shadow: &Shadow<H> = unsafe { &*place.shadow };
-    // SAFETY: as above. The callback may close the connector.
-    let shadow = unsafe { shadow.hold() };
+    let (place, shadow) = unsafe {
+        let place = &*context.cast_const().cast::<DisconnectEvent<H>>();
+        (place, (*place.shadow).hold())
+    };
     if !place.comes() {
         return;
     }
@@ -475,7 +474,7 @@ unsafe fn event<H: Hooks>(context: *mut c_void, function: Function, reason: u32)
             return;
         }
     }
-    // SAFETY: as above.
+    // SAFETY: `context` is the event of this connector, whose close has not completed (`# Safety`).
     unsafe { deliver_disconnect::<H>(&shadow, context, function, reason) };
 }
 
@@ -488,15 +487,15 @@ pub unsafe fn deliver_disconnect<H: Hooks>(shadow: &ShadowRef<H>, place: *mut c_
     // SAFETY: the place lives as long as the shadow.
     let place = unsafe { &*place.cast_const().cast::<DisconnectEvent<H>>() };
     let (callback, context) = place.callback.get();
-    let mut told = Told::new(shadow, function, Args::Event { context: context.addr(), reason });
-    told.tell(Phase::Callback, Outcome::None);
+    let mut report = EventReport::new(shadow, function, Args::Event { context: context.addr(), reason });
+    report.tell(Phase::Callback, Outcome::None);
     match callback {
         // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
         DisconnectCallback::Plain(callback) => unsafe { callback(context) },
-        // SAFETY: as above.
+        // SAFETY: the consumer's callback with its context (`NDKPI 6`), of the later version; no lock is held.
         DisconnectCallback::Ex(callback) => unsafe { callback(context, reason) },
     }
-    told.tell(Phase::CallbackReturn, Outcome::None);
+    report.tell(Phase::CallbackReturn, Outcome::None);
 }
 
 /// Tells the consumer of an end that the provider does not tell of, unless it was told before.
@@ -521,7 +520,7 @@ pub fn tell_disconnect<H: Hooks>(shadow: &ShadowRef<H>) {
 ///
 /// As [`event`].
 unsafe extern "system" fn disconnected<H: Hooks>(context: *mut c_void) {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `context` is the event of a connector whose close has not completed (`# Safety`).
     unsafe { event::<H>(context, Function::DisconnectEvent, 0) };
 }
 
@@ -531,6 +530,6 @@ unsafe extern "system" fn disconnected<H: Hooks>(context: *mut c_void) {
 ///
 /// As [`event`].
 unsafe extern "system" fn disconnected_ex<H: Hooks>(context: *mut c_void, reason: u32) {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `context` is the event of a connector whose close has not completed (`# Safety`).
     unsafe { event::<H>(context, Function::DisconnectEventEx, reason) };
 }

@@ -6,7 +6,7 @@ use ndkpi::{NDK_CONNECTOR, NDK_LISTENER, NDK_SHARED_ENDPOINT, NtStatus, Object, 
 
 use crate::{
     Args, Function, Hooks, OutArgs, Outcome,
-    call::{Told, slot},
+    call::{EventReport, slot},
     shadow::find,
 };
 
@@ -19,7 +19,7 @@ pub unsafe fn behind(number: *const u32) -> Option<u32> {
     if number.is_null() || !number.is_aligned() {
         return None;
     }
-    // SAFETY: not null, aligned, and valid for reading (the caller's promise).
+    // SAFETY: not null, aligned, and valid for reading (`# Safety`).
     Some(unsafe { number.read() })
 }
 
@@ -35,20 +35,20 @@ unsafe fn ask<H: Hooks, T: Object>(
     length: *mut u32,
     call: impl FnOnce(*mut T) -> NtStatus,
 ) -> NtStatus {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is open for the call (`# Safety`).
     let shadow = match unsafe { find::<H, T>(public, function) } {
         Ok(shadow) => shadow,
         Err(status) => return status,
     };
     let address = |length| Args::Address { out: OutArgs { buffer: buffer.addr(), length } };
-    // SAFETY: null or valid (the caller's promise).
-    let mut told = Told::new(shadow, function, address(unsafe { behind(length) }));
-    if let Err(status) = told.begin() {
+    // SAFETY: null or valid (`# Safety`).
+    let mut report = EventReport::new(shadow, function, address(unsafe { behind(length) }));
+    if let Err(status) = report.begin() {
         return status;
     }
     let status = call(shadow.inner());
-    // SAFETY: as above.
-    told.end_with(address(unsafe { behind(length) }), Outcome::Status(status));
+    // SAFETY: `length` is null or valid for reading (`# Safety`).
+    report.end_with(address(unsafe { behind(length) }), Outcome::Status(status));
     status
 }
 
@@ -67,7 +67,7 @@ pub unsafe extern "system" fn local_address<H: Hooks>(
         // SAFETY: the provider's object is open; the rest is the consumer's.
         unsafe { function(inner, buffer, length) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `connector` is open for the call, and `length` null or valid for reading (`# Safety`).
     unsafe { ask::<H, _>(connector, Function::GetLocalAddress, buffer, length, call) }
 }
 
@@ -86,7 +86,7 @@ pub unsafe extern "system" fn peer_address<H: Hooks>(
         // SAFETY: the provider's object is open; the rest is the consumer's.
         unsafe { function(inner, buffer, length) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `connector` is open for the call, and `length` null or valid for reading (`# Safety`).
     unsafe { ask::<H, _>(connector, Function::GetPeerAddress, buffer, length, call) }
 }
 
@@ -105,7 +105,7 @@ pub unsafe extern "system" fn listener_address<H: Hooks>(
         // SAFETY: the provider's object is open; the rest is the consumer's.
         unsafe { function(inner, buffer, length) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `listener` is open for the call, and `length` null or valid for reading (`# Safety`).
     unsafe { ask::<H, _>(listener, Function::GetListenerLocalAddress, buffer, length, call) }
 }
 
@@ -124,7 +124,7 @@ pub unsafe extern "system" fn endpoint_address<H: Hooks>(
         // SAFETY: the provider's object is open; the rest is the consumer's.
         unsafe { function(inner, buffer, length) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `endpoint` is open for the call, and `length` null or valid for reading (`# Safety`).
     unsafe { ask::<H, _>(endpoint, Function::GetSharedEndpointLocalAddress, buffer, length, call) }
 }
 
@@ -140,7 +140,7 @@ pub unsafe extern "system" fn connection_data<H: Hooks>(
     data: *mut c_void,
     length: *mut u32,
 ) -> NtStatus {
-    // SAFETY: the caller's promise.
+    // SAFETY: `connector` is open for the call (`# Safety`).
     let shadow = match unsafe { find::<H, _>(connector, Function::GetConnectionData) } {
         Ok(shadow) => shadow,
         Err(status) => return status,
@@ -150,10 +150,10 @@ pub unsafe extern "system" fn connection_data<H: Hooks>(
         outbound,
         out: OutArgs { buffer: data.addr(), length },
     };
-    // SAFETY: null or valid (the caller's promise).
+    // SAFETY: null or valid (`# Safety`).
     let before = unsafe { behind(length) };
-    let mut told = Told::new(shadow, Function::GetConnectionData, args(None, None, before));
-    if let Err(status) = told.begin() {
+    let mut report = EventReport::new(shadow, Function::GetConnectionData, args(None, None, before));
+    if let Err(status) = report.begin() {
         return status;
     }
     let (inner, function) = slot!(shadow.inner::<NDK_CONNECTOR>(), NdkGetConnectionData, NtStatus::NOT_SUPPORTED);
@@ -165,7 +165,7 @@ pub unsafe extern "system" fn connection_data<H: Hooks>(
     } else {
         (None, None)
     };
-    // SAFETY: as above.
-    told.end_with(args(inbound, outbound, unsafe { behind(length) }), Outcome::Status(status));
+    // SAFETY: `length` is null or valid for reading (`# Safety`).
+    report.end_with(args(inbound, outbound, unsafe { behind(length) }), Outcome::Status(status));
     status
 }

@@ -6,7 +6,7 @@ use ndkpi::{NDK_CQ, NDK_FN_REQUEST_COMPLETION, NDK_QP, NDK_RESULT, NDK_RESULT_EX
 
 use crate::{
     Args, Function, Hooks, Outcome, Phase, Results, Verdict,
-    call::{Told, immediate, request, slot},
+    call::{EventReport, immediate, request, slot},
     later::leave,
     notifier::tell,
     shadow::{Shadow, find},
@@ -29,7 +29,7 @@ pub unsafe extern "system" fn resize<H: Hooks>(
         unsafe { function(inner, depth, completion, context) }
     };
     let args = Args::ResizeCq { depth };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `cq` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(cq, Function::ResizeCq, args, [None; 3], completion, context, call) }
 }
 
@@ -39,18 +39,18 @@ pub unsafe extern "system" fn resize<H: Hooks>(
 ///
 /// As NDKPI asks of a consumer: the queue is open.
 pub unsafe extern "system" fn arm<H: Hooks>(cq: *mut NDK_CQ, kind: u32) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `cq` is open for the call (`# Safety`).
     let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::ArmCq) }) else { return };
-    let mut told = Told::of_data_path(shadow, Function::ArmCq, Args::ArmCq { kind });
-    let verdict = told.tell(Phase::Call, Outcome::None);
+    let mut report = EventReport::of_data_path(shadow, Function::ArmCq, Args::ArmCq { kind });
+    let verdict = report.tell(Phase::Call, Outcome::None);
     if !forwards(shadow, verdict, true) {
-        told.end(Outcome::None);
+        report.end(Outcome::None);
         return;
     }
     let (inner, function) = slot!(shadow.inner::<NDK_CQ>(), NdkArmCq);
     // SAFETY: the provider's queue is open.
     unsafe { function(inner, kind) };
-    told.end(Outcome::None);
+    report.end(Outcome::None);
 }
 
 /// The results that the provider has stored.
@@ -62,7 +62,7 @@ const unsafe fn stored<'a, T>(results: *const T, count: u32) -> &'a [T] {
     if count == 0 || results.is_null() {
         return &[];
     }
-    // SAFETY: the provider has stored as many (the caller's promise).
+    // SAFETY: the provider has stored as many (`# Safety`).
     unsafe { slice::from_raw_parts(results, count as usize) }
 }
 
@@ -72,10 +72,11 @@ const unsafe fn stored<'a, T>(results: *const T, count: u32) -> &'a [T] {
 ///
 /// As NDKPI asks of a consumer: the queue is open, `results` has room for `room`.
 pub unsafe extern "system" fn get_results<H: Hooks>(cq: *mut NDK_CQ, results: *mut NDK_RESULT, room: u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: `cq` is open for the call (`# Safety`).
     let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::GetCqResults) }) else { return 0 };
-    let mut told = Told::of_data_path(shadow, Function::GetCqResults, Args::GetCqResults { room, results: &[] });
-    if !matches!(told.begin(), Ok(verdict) if forwards(shadow, verdict, false)) {
+    let mut report =
+        EventReport::of_data_path(shadow, Function::GetCqResults, Args::GetCqResults { room, results: &[] });
+    if !matches!(report.begin(), Ok(verdict) if forwards(shadow, verdict, false)) {
         return 0;
     }
     let (inner, function) = slot!(shadow.inner::<NDK_CQ>(), NdkGetCqResults, 0);
@@ -90,7 +91,7 @@ pub unsafe extern "system" fn get_results<H: Hooks>(cq: *mut NDK_CQ, results: *m
     if H::LISTENS {
         // SAFETY: the provider says that it has stored as many.
         let results = unsafe { stored(results.cast_const(), count.min(room)) };
-        told.end_with(Args::GetCqResults { room, results }, Outcome::Count(count));
+        report.end_with(Args::GetCqResults { room, results }, Outcome::Count(count));
     }
     count
 }
@@ -101,10 +102,11 @@ pub unsafe extern "system" fn get_results<H: Hooks>(cq: *mut NDK_CQ, results: *m
 ///
 /// As NDKPI asks of a consumer: the queue is open, `results` has room for `room`.
 pub unsafe extern "system" fn get_results_ex<H: Hooks>(cq: *mut NDK_CQ, results: *mut NDK_RESULT_EX, room: u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: `cq` is open for the call (`# Safety`).
     let Ok(shadow) = (unsafe { find::<H, _>(cq, Function::GetCqResultsEx) }) else { return 0 };
-    let mut told = Told::of_data_path(shadow, Function::GetCqResultsEx, Args::GetCqResultsEx { room, results: &[] });
-    if !matches!(told.begin(), Ok(verdict) if forwards(shadow, verdict, false)) {
+    let mut report =
+        EventReport::of_data_path(shadow, Function::GetCqResultsEx, Args::GetCqResultsEx { room, results: &[] });
+    if !matches!(report.begin(), Ok(verdict) if forwards(shadow, verdict, false)) {
         return 0;
     }
     let inner = shadow.inner::<NDK_CQ>();
@@ -121,7 +123,7 @@ pub unsafe extern "system" fn get_results_ex<H: Hooks>(cq: *mut NDK_CQ, results:
     if H::LISTENS {
         // SAFETY: the provider says that it has stored as many.
         let results = unsafe { stored(results.cast_const(), count.min(room)) };
-        told.end_with(Args::GetCqResultsEx { room, results }, Outcome::Count(count));
+        report.end_with(Args::GetCqResultsEx { room, results }, Outcome::Count(count));
     }
     count
 }
@@ -138,7 +140,7 @@ pub unsafe extern "system" fn control_moderation<H: Hooks>(cq: *mut NDK_CQ, inte
         unsafe { function(inner, interval, count) }
     };
     let args = Args::Moderation { interval, count };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `cq` is open for the call (`# Safety`).
     unsafe { immediate::<H, _>(cq, Function::ControlCqInterruptModeration, args, call) }
 }
 
@@ -149,9 +151,7 @@ pub unsafe extern "system" fn control_moderation<H: Hooks>(cq: *mut NDK_CQ, inte
 /// `context` is the shadow that was given to the creation of a queue, which is not closed yet.
 pub unsafe extern "system" fn notified<H: Hooks>(context: *mut c_void, status: NtStatus) {
     // SAFETY: the provider calls back before the close has completed: the consumer's reference is still there.
-    let shadow = unsafe { &*context.cast_const().cast::<Shadow<H>>() };
-    // SAFETY: as above. The callback may close the queue.
-    let shadow = unsafe { shadow.hold() };
+    let shadow = unsafe { (*context.cast_const().cast::<Shadow<H>>()).hold() };
     let Some(notifier) = shadow.notifier() else {
         tell(&shadow, status);
         return;

@@ -68,10 +68,8 @@ pub fn end<H: Hooks>(connector: &ShadowRef<H>) {
         return;
     }
     let inner = connector.inner::<NDK_CONNECTOR>();
-    // SAFETY: the provider's connector is open as long as the gate is held.
-    let table = unsafe { (*inner).Dispatch };
-    // SAFETY: as above; only the slot is read.
-    let slot = unsafe { (*table).NdkDisconnect };
+    // SAFETY: the provider's connector is open as long as the gate is held. Only the slot is read.
+    let slot = unsafe { (*(*inner).Dispatch).NdkDisconnect };
     let context = Shadow::into_public(connector.clone());
     let status = slot.map_or(NtStatus::NOT_SUPPORTED, |function| {
         // SAFETY: the provider's connector is open; the context is a reference to its shadow.
@@ -89,7 +87,7 @@ pub fn end<H: Hooks>(connector: &ShadowRef<H>) {
 ///
 /// `context` is a reference to the shadow of a connector whose gate is held, and this is the one completion.
 unsafe extern "system" fn ended<H: Hooks>(context: *mut c_void, _: NtStatus) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` is the reference that was given to the creation, which this takes back (`# Safety`).
     let connector: ShadowRef<H> = unsafe { Arc::from_raw(context.cast_const().cast::<Shadow<H>>()) };
     tell_disconnect(&connector);
     leave(&connector);

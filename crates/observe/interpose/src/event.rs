@@ -162,7 +162,7 @@ impl fmt::Display for ObjectId {
 
 /// When and where something happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Stamp {
     /// In units of 100 nanoseconds, since some moment in the past.
     pub time: u64,
     /// The processor. Below `DISPATCH_LEVEL` it may be out of date at once.
@@ -208,7 +208,7 @@ impl<'a, T> List<'a, T> {
         if first.is_null() || !first.is_aligned() || bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
             return Self(Err(count));
         }
-        // SAFETY: not null, aligned, not too long, and valid for reading (the caller's promise).
+        // SAFETY: not null, aligned, not too long, and valid for reading (`# Safety`).
         Self(Ok(unsafe { slice::from_raw_parts(first, count as usize) }))
     }
 
@@ -336,6 +336,8 @@ pub enum Args<'a> {
     CreateCq {
         depth: u32,
         has_notification: bool,
+        /// The address of the callback; 0 without one.
+        notification: usize,
         context: usize,
         affinity: Option<GROUP_AFFINITY>,
     },

@@ -38,7 +38,7 @@ pub unsafe extern "system" fn query_extension<H: Hooks, T: Object>(
     let asked = if id.is_null() {
         None
     } else {
-        // SAFETY: not null, and valid for reading (the caller's promise).
+        // SAFETY: not null, and valid for reading (`# Safety`).
         Some(unsafe { id.read() })
     };
     let args = Args::QueryExtension { id: asked, version };
@@ -57,11 +57,11 @@ pub unsafe extern "system" fn query_extension<H: Hooks, T: Object>(
         if let Some(shadow) = unsafe { recognise::<H>(object.cast_const().cast()) } {
             shadow.root.set_rss_version(version);
         }
-        // SAFETY: not null, and valid for writing (the caller's promise).
+        // SAFETY: not null, and valid for writing (`# Safety`).
         unsafe { interface.write(ours) };
         status
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the object is open for the call (`# Safety`).
     unsafe { immediate::<H, T>(object.cast(), Function::QueryExtension, args, call) }
 }
 
@@ -78,19 +78,15 @@ unsafe fn ask<T: Object>(
 ) -> NtStatus {
     let slot = if T::OBJECT_TYPE == NDK_ADAPTER::OBJECT_TYPE {
         let adapter: *mut NDK_ADAPTER = inner.cast();
-        // SAFETY: an open adapter.
-        let table = unsafe { (*adapter).Dispatch };
-        // SAFETY: the slot is in every version.
-        unsafe { (*table).NdkQueryExtension }
+        // SAFETY: an open adapter. The slot is in every version.
+        unsafe { (*(*adapter).Dispatch).NdkQueryExtension }
     } else {
         // All object structures have one shape, and slot 1 of every table but the adapter's asks for an extension (`NDKPI 4`).
         let object: *mut ndkpi::NDK_CQ = inner.cast();
-        // SAFETY: an open object.
-        let table = unsafe { (*object).Dispatch };
-        // SAFETY: the slot is in every version.
-        unsafe { (*table).NdkQueryExtension }
+        // SAFETY: an open object. The slot is in every version.
+        unsafe { (*(*object).Dispatch).NdkQueryExtension }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the object is open, and the pointers are valid for the call (`# Safety`): the provider gets them as they are.
     slot.map_or(NtStatus::NOT_SUPPORTED, |function| unsafe { function(inner.cast(), id, version, interface) })
 }
 
@@ -120,6 +116,6 @@ unsafe extern "system" fn get_rss_processor_info<H: Hooks>(
     let table: *const NDK_EXTENSION_ADAPTER_RSS_DISPATCH = theirs.Dispatch.cast();
     // SAFETY: the provider has given the table of this extension, which has this slot.
     let slot = unsafe { (*table).NdkGetRssProcessorInfo };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the provider's adapter is open, and `info` and `size` go to it as the consumer gave them (`# Safety`).
     slot.map_or(NtStatus::NOT_SUPPORTED, |function| unsafe { function(inner, info, size) })
 }

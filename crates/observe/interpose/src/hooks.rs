@@ -3,18 +3,18 @@
 use engine::os::Os;
 use ndkpi::{MDL, NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NDK_RESULT, NDK_RESULT_EX, NtStatus};
 
-use crate::{Event, Function, ObjectId, ObjectRef, Phase, Place};
+use crate::{Event, Function, ObjectId, ObjectRef, Phase, Stamp};
 
 /// An operating system that knows where code runs.
 pub trait InterposeOs: Os {
     /// When and where the caller runs. At any `IRQL <= DISPATCH_LEVEL`. Reads a clock: not for hooks that need only a part of it.
-    fn place(&self) -> Place;
+    fn place(&self) -> Stamp;
 
     /// As [`InterposeOs::place`], with the time in ticks ([`ticks`](crate::ticks)), which takes less time than a clock. What a call has led
     /// to has no smaller ones than the call, on whichever processors the two were.
-    fn stamp(&self, phase: Phase) -> Place;
+    fn stamp(&self, phase: Phase) -> Stamp;
 
-    /// How many ticks there are in a unit of [`Place::time`], if both begin together and that is so exactly; 0 if it has to be measured.
+    /// How many ticks there are in a unit of [`Stamp::time`], if both begin together and that is so exactly; 0 if it has to be measured.
     fn ticks_per_unit(&self) -> u64 {
         0
     }

@@ -116,8 +116,8 @@ mod ticks;
 mod wrap;
 
 pub use event::{
-    Args, ConnectArgs, Endpoints, Event, Function, List, ObjectId, ObjectRef, OutArgs, Outcome, Phase, Place, QpArgs,
-    RequestArgs,
+    Args, ConnectArgs, Endpoints, Event, Function, List, ObjectId, ObjectRef, OutArgs, Outcome, Phase, QpArgs,
+    RequestArgs, Stamp,
 };
 pub use hooks::{Hooks, InterposeOs, Misuse, NoHooks, Results, Verdict};
 pub use ticks::ticks;

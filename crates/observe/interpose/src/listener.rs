@@ -9,7 +9,7 @@ use ndkpi::{
 
 use crate::{
     Args, Function, Hooks, Outcome, Phase,
-    call::{Told, request, slot},
+    call::{EventReport, request, slot},
     close::close_slot,
     connect::address,
     later::{Later, Work},
@@ -35,7 +35,7 @@ pub unsafe extern "system" fn listen<H: Hooks>(
     };
     // SAFETY: valid for the call.
     let args = Args::Listen { address: unsafe { address(local, length) } };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `listener` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(listener, Function::Listen, args, [None; 3], completion, context, call) }
 }
 
@@ -45,15 +45,15 @@ pub unsafe extern "system" fn listen<H: Hooks>(
 ///
 /// As NDKPI asks of a consumer: the listener is open.
 pub unsafe extern "system" fn control_connect_events<H: Hooks>(listener: *mut NDK_LISTENER, pause: BOOLEAN) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `listener` is open for the call (`# Safety`).
     let Ok(shadow) = (unsafe { find::<H, _>(listener, Function::ControlConnectEvents) }) else { return };
     let args = Args::ControlConnectEvents { pause: pause != 0 };
-    let mut told = Told::new(shadow, Function::ControlConnectEvents, args);
-    let _ = told.tell(Phase::Call, Outcome::None);
+    let mut report = EventReport::new(shadow, Function::ControlConnectEvents, args);
+    let _ = report.tell(Phase::Call, Outcome::None);
     let (inner, function) = slot!(shadow.inner::<NDK_LISTENER>(), NdkControlConnectEvents);
     // SAFETY: the provider's object is open.
     unsafe { function(inner, pause) };
-    told.end(Outcome::None);
+    report.end(Outcome::None);
 }
 
 /// Nobody waits for the close of a connector that the consumer never got.
@@ -66,9 +66,7 @@ const unsafe extern "system" fn nobody_waits(_context: *mut c_void) {}
 /// `context` is the shadow that was given to the creation of a listener, which is not closed yet; `connector` is the consumer's.
 pub unsafe extern "system" fn connection_came<H: Hooks>(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
     // SAFETY: the provider calls back before the close has completed: the consumer's reference is still there.
-    let listener = unsafe { &*context.cast_const().cast::<Shadow<H>>() };
-    // SAFETY: as above. The callback may close the listener.
-    let listener = unsafe { listener.hold() };
+    let listener = unsafe { (*context.cast_const().cast::<Shadow<H>>()).hold() };
     let Some(event) = listener.event() else { return };
     if listener.gate.is_closed() {
         // The provider hears of the close later than the consumer has asked for it (`NDKPI 7.8`).
@@ -77,21 +75,21 @@ pub unsafe extern "system" fn connection_came<H: Hooks>(context: *mut c_void, co
         return;
     }
     let args = Args::Event { context: event.context.addr(), reason: 0 };
-    let mut told = Told::new(&listener, Function::ConnectEvent, args);
-    let shadow = match Shadow::try_new_for(&listener, NDK_CONNECTOR::OBJECT_TYPE, told.event()) {
+    let mut report = EventReport::new(&listener, Function::ConnectEvent, args);
+    let shadow = match Shadow::try_new_for(&listener, NDK_CONNECTOR::OBJECT_TYPE, report.event()) {
         Ok(shadow) => shadow,
         Err(status) => {
             // There is no way to fail a connect event.
-            told.tell(Phase::Callback, Outcome::Status(status));
-            // SAFETY: as above.
+            report.tell(Phase::Callback, Outcome::Status(status));
+            // SAFETY: the connector has just come, and nobody else has it.
             unsafe { refuse(connector) };
-            told.tell(Phase::CallbackReturn, Outcome::Status(status));
+            report.tell(Phase::CallbackReturn, Outcome::Status(status));
             return;
         }
     };
     // SAFETY: the provider has made the connector, and the shadow was not handed out.
     unsafe { shadow.adopt(connector.cast()) };
-    let call = told.number();
+    let call = report.number();
     if H::INTERFERES {
         let delay = listener.root.hooks.delay(Function::ConnectEvent, listener.object_ref());
         let work = Work::Connection { listener: listener.clone(), connector: shadow.clone(), call };
@@ -125,12 +123,13 @@ pub fn deliver_connection<H: Hooks>(listener: &ShadowRef<H>, shadow: ShadowRef<H
     }
     let args = Args::Event { context: event.context.addr(), reason: 0 };
     let kept = shadow.clone();
-    let mut told = Told::new(listener, Function::ConnectEvent, args).of_call(call).created(Some(kept.object_ref()));
-    told.tell(Phase::Callback, Outcome::Status(NtStatus::SUCCESS));
+    let mut report =
+        EventReport::new(listener, Function::ConnectEvent, args).of_call(call).created(Some(kept.object_ref()));
+    report.tell(Phase::Callback, Outcome::Status(NtStatus::SUCCESS));
     // SAFETY: the creation of a listener has noted a function of this type.
     let callback = unsafe { core::mem::transmute::<*const (), NDK_FN_CONNECT_EVENT_CALLBACK>(event.function) };
     let public = Shadow::into_public(shadow);
     // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
     unsafe { callback(event.context, public.cast()) };
-    told.tell(Phase::CallbackReturn, Outcome::Status(NtStatus::SUCCESS));
+    report.tell(Phase::CallbackReturn, Outcome::Status(NtStatus::SUCCESS));
 }

@@ -6,7 +6,7 @@ use ndkpi::{BOOLEAN, MDL, NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MW, NtStatus, O
 
 use crate::{
     Args, Function, Hooks, InterposeOs, Outcome, Phase,
-    call::{Told, request, slot},
+    call::{EventReport, request, slot},
     shadow::{find, recognise},
 };
 
@@ -28,13 +28,13 @@ pub unsafe extern "system" fn register<H: Hooks>(
         // SAFETY: the provider's region is open; the rest is the consumer's or this layer's.
         unsafe { function(inner, mdl, length, flags, completion, context) }
     };
-    // SAFETY: the caller's promise. What is no shadow gives no operating system to ask, and the call goes no further.
+    // SAFETY: the region is open (`# Safety`). What is no shadow gives no operating system to ask, and the call goes no further.
     let base = unsafe { recognise::<H>(mr.cast_const().cast()) }.and_then(|shadow| {
-        // SAFETY: the MDL describes memory (the caller's promise), or is null.
+        // SAFETY: the MDL describes memory (`# Safety`), or is null.
         unsafe { shadow.root.hooks.os().mdl_base(mdl) }
     });
     let args = Args::RegisterMr { mdl: mdl.addr(), base, length, flags };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `mr` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(mr, Function::RegisterMr, args, [None; 3], completion, context, call) }
 }
 
@@ -53,7 +53,7 @@ pub unsafe extern "system" fn deregister<H: Hooks>(
         // SAFETY: the provider's region is open; the rest is the consumer's or this layer's.
         unsafe { function(inner, completion, context) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `mr` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(mr, Function::DeregisterMr, Args::None, [None; 3], completion, context, call) }
 }
 
@@ -76,7 +76,7 @@ pub unsafe extern "system" fn initialize<H: Hooks>(
     };
     let args = Args::InitializeFastRegisterMr { pages, remote_access: remote != 0 };
     let this = Function::InitializeFastRegisterMr;
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `mr` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(mr, this, args, [None; 3], completion, context, call) }
 }
 
@@ -86,12 +86,12 @@ pub unsafe extern "system" fn initialize<H: Hooks>(
 ///
 /// `public` is an object that stays open until this returns.
 unsafe fn token<H: Hooks, T: Object>(public: *mut T, function: Function, call: impl FnOnce(*mut T) -> u32) -> u32 {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is open for the call (`# Safety`).
     let Ok(shadow) = (unsafe { find::<H, T>(public, function) }) else { return 0 };
-    let mut told = Told::new(shadow, function, Args::None);
-    let _ = told.tell(Phase::Call, Outcome::None);
+    let mut report = EventReport::new(shadow, function, Args::None);
+    let _ = report.tell(Phase::Call, Outcome::None);
     let token = call(shadow.inner());
-    told.end(Outcome::Token(token));
+    report.end(Outcome::Token(token));
     token
 }
 
@@ -106,7 +106,7 @@ pub unsafe extern "system" fn remote_token<H: Hooks>(mr: *mut NDK_MR) -> u32 {
         // SAFETY: the provider's region is open.
         unsafe { function(inner) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `mr` is open for the call (`# Safety`).
     unsafe { token::<H, _>(mr, Function::GetRemoteTokenFromMr, call) }
 }
 
@@ -121,7 +121,7 @@ pub unsafe extern "system" fn local_token<H: Hooks>(mr: *mut NDK_MR) -> u32 {
         // SAFETY: the provider's region is open.
         unsafe { function(inner) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `mr` is open for the call (`# Safety`).
     unsafe { token::<H, _>(mr, Function::GetLocalTokenFromMr, call) }
 }
 
@@ -136,6 +136,6 @@ pub unsafe extern "system" fn window_token<H: Hooks>(mw: *mut NDK_MW) -> u32 {
         // SAFETY: the provider's window is open.
         unsafe { function(inner) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `mw` is open for the call (`# Safety`).
     unsafe { token::<H, _>(mw, Function::GetRemoteTokenFromMw, call) }
 }

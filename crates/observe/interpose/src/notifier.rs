@@ -8,7 +8,7 @@ use ndkpi::{NDK_FN_CQ_NOTIFICATION_CALLBACK, NtStatus};
 
 use crate::{
     Args, Function, Hooks, Outcome, Phase,
-    call::Told,
+    call::EventReport,
     later::{Later, Work},
     shadow::ShadowRef,
 };
@@ -141,11 +141,11 @@ pub fn tell<H: Hooks>(shadow: &ShadowRef<H>, status: NtStatus) {
         Function::SrqNotification
     };
     let args = Args::Event { context: event.context.addr(), reason: 0 };
-    let mut told = Told::new(shadow, function, args);
-    told.tell(Phase::Callback, Outcome::Status(status));
+    let mut report = EventReport::new(shadow, function, args);
+    report.tell(Phase::Callback, Outcome::Status(status));
     // SAFETY: the creation of a queue has noted a function of this type, and the two types are the same.
     let callback = unsafe { core::mem::transmute::<*const (), NDK_FN_CQ_NOTIFICATION_CALLBACK>(event.function) };
     // SAFETY: the consumer's callback with its context (`NDKPI 6`); no lock is held.
     unsafe { callback(event.context, status) };
-    told.tell(Phase::CallbackReturn, Outcome::Status(status));
+    report.tell(Phase::CallbackReturn, Outcome::Status(status));
 }

@@ -9,7 +9,7 @@ use ndkpi::{
 
 use crate::{
     Args, Function, Hooks, Outcome, Phase, QpArgs,
-    call::{Create, Told, create, slot},
+    call::{Create, EventReport, create, slot},
     cq::notified,
     shadow::{EventCallback, find, other},
 };
@@ -32,7 +32,7 @@ pub unsafe extern "system" fn create_mr<H: Hooks>(
         unsafe { function(inner, fast, completion, context, out) }
     };
     let how = Create { function: Function::CreateMr, completion, context, out, event: None };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `pd` is open for the call, and `out` valid for writing (`# Safety`).
     unsafe { create::<H, _, _>(pd, Args::CreateMr { fast_register: fast != 0 }, [None; 3], &how, call) }
 }
 
@@ -53,7 +53,7 @@ pub unsafe extern "system" fn create_mw<H: Hooks>(
         unsafe { function(inner, completion, context, out) }
     };
     let how = Create { function: Function::CreateMw, completion, context, out, event: None };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `pd` is open for the call, and `out` valid for writing (`# Safety`).
     unsafe { create::<H, _, _>(pd, Args::None, [None; 3], &how, call) }
 }
 
@@ -93,7 +93,7 @@ pub unsafe extern "system" fn create_srq<H: Hooks>(
     let event =
         notification.map(|function| EventCallback { function: function as *const (), context: notification_context });
     let how = Create { function: Function::CreateSrq, completion, context, out, event };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `pd` is open for the call, and `out` valid for writing (`# Safety`).
     unsafe { create::<H, _, _>(pd, args, [None; 3], &how, call) }
 }
 
@@ -119,7 +119,7 @@ pub unsafe extern "system" fn create_qp<H: Hooks>(
     let this = Function::CreateQp;
     // SAFETY: the caller passes open objects.
     let (receive, receive_shadow) = unsafe { other::<H, _>(receive_cq, NDK_CQ::OBJECT_TYPE, this) };
-    // SAFETY: as above.
+    // SAFETY: `initiator_cq` is open for the call, if it is an object (`# Safety`).
     let (initiator, initiator_shadow) = unsafe { other::<H, _>(initiator_cq, NDK_CQ::OBJECT_TYPE, this) };
     let call = |inner: *mut NDK_PD, completion, context, out, _| {
         let (inner, function) = slot!(inner, NdkCreateQp, NtStatus::NOT_SUPPORTED);
@@ -150,7 +150,7 @@ pub unsafe extern "system" fn create_qp<H: Hooks>(
         inline_data,
     });
     let how = Create { function: this, completion, context, out, event: None };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `pd` is open for the call, and `out` valid for writing (`# Safety`).
     unsafe { create::<H, _, _>(pd, args, [receive_shadow, initiator_shadow, None], &how, call) }
 }
 
@@ -175,9 +175,9 @@ pub unsafe extern "system" fn create_qp_with_srq<H: Hooks>(
     let this = Function::CreateQpWithSrq;
     // SAFETY: the caller passes open objects.
     let (receive, receive_shadow) = unsafe { other::<H, _>(receive_cq, NDK_CQ::OBJECT_TYPE, this) };
-    // SAFETY: as above.
+    // SAFETY: `initiator_cq` is open for the call, if it is an object (`# Safety`).
     let (initiator, initiator_shadow) = unsafe { other::<H, _>(initiator_cq, NDK_CQ::OBJECT_TYPE, this) };
-    // SAFETY: as above.
+    // SAFETY: `srq` is open for the call, if it is an object (`# Safety`).
     let (srq, srq_shadow) = unsafe { other::<H, _>(srq, NDK_SRQ::OBJECT_TYPE, this) };
     let call = |inner: *mut NDK_PD, completion, context, out, _| {
         let (inner, function) = slot!(inner, NdkCreateQpWithSrq, NtStatus::NOT_SUPPORTED);
@@ -207,7 +207,7 @@ pub unsafe extern "system" fn create_qp_with_srq<H: Hooks>(
         inline_data,
     });
     let how = Create { function: this, completion, context, out, event: None };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `pd` is open for the call, and `out` valid for writing (`# Safety`).
     unsafe { create::<H, _, _>(pd, args, [receive_shadow, initiator_shadow, srq_shadow], &how, call) }
 }
 
@@ -218,17 +218,17 @@ pub unsafe extern "system" fn create_qp_with_srq<H: Hooks>(
 /// As NDKPI asks of a consumer: the domain is open, `token` valid for writing.
 pub unsafe extern "system" fn get_privileged_token<H: Hooks>(pd: *mut NDK_PD, token: *mut u32) {
     let this = Function::GetPrivilegedMemoryRegionToken;
-    // SAFETY: the caller's promise.
+    // SAFETY: `pd` is open for the call (`# Safety`).
     let Ok(shadow) = (unsafe { find::<H, _>(pd, this) }) else { return };
-    let mut told = Told::new(shadow, this, Args::None);
-    let _ = told.tell(Phase::Call, Outcome::None);
+    let mut report = EventReport::new(shadow, this, Args::None);
+    let _ = report.tell(Phase::Call, Outcome::None);
     let (inner, function) = slot!(shadow.inner::<NDK_PD>(), NdkGetPrivilegedMemoryRegionToken);
     // SAFETY: the provider's domain is open; the place is the consumer's.
     unsafe { function(inner, token) };
     if token.is_null() {
-        told.end(Outcome::None);
+        report.end(Outcome::None);
         return;
     }
     // SAFETY: not null, and the provider has written it.
-    told.end(Outcome::Token(unsafe { token.read() }));
+    report.end(Outcome::Token(unsafe { token.read() }));
 }

@@ -8,7 +8,7 @@ use ndkpi::{
 
 use crate::{
     Args, Function, Hooks, List, Outcome, Phase,
-    call::{Told, slot},
+    call::{EventReport, slot},
     shadow::{Shadow, find, other},
 };
 
@@ -25,17 +25,17 @@ unsafe fn post<'a, H: Hooks, T: Object>(
     related: [Option<&'a Shadow<H>>; 3],
     call: impl FnOnce(*mut T) -> NtStatus,
 ) -> NtStatus {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is open for the call (`# Safety`).
     let shadow = match unsafe { find::<H, T>(public, function) } {
         Ok(shadow) => shadow,
         Err(status) => return status,
     };
-    let mut told = Told::of_data_path(shadow, function, args).with(related);
-    if let Err(status) = told.begin() {
+    let mut report = EventReport::of_data_path(shadow, function, args).with(related);
+    if let Err(status) = report.begin() {
         return status;
     }
     let status = call(shadow.inner());
-    told.end(Outcome::Status(status));
+    report.end(Outcome::Status(status));
     status
 }
 
@@ -52,7 +52,7 @@ unsafe fn transfer<'a>(
     flags: u32,
     remote: (u64, u32),
 ) -> Args<'a> {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `sgl` is null, or points to `count` elements that do not change during the call (`# Safety`).
     let sgl = unsafe { List::new(sgl, count) };
     Args::Transfer { context: context.addr(), sgl, flags, remote_address: remote.0, remote_token: remote.1 }
 }
@@ -63,14 +63,14 @@ unsafe fn transfer<'a>(
 ///
 /// As NDKPI asks of a consumer: the queue pair is open.
 pub unsafe extern "system" fn flush<H: Hooks>(qp: *mut NDK_QP) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `qp` is open for the call (`# Safety`).
     let Ok(shadow) = (unsafe { find::<H, _>(qp, Function::Flush) }) else { return };
-    let mut told = Told::new(shadow, Function::Flush, Args::None);
-    let _ = told.tell(Phase::Call, Outcome::None);
+    let mut report = EventReport::new(shadow, Function::Flush, Args::None);
+    let _ = report.tell(Phase::Call, Outcome::None);
     let (inner, function) = slot!(shadow.inner::<NDK_QP>(), NdkFlush);
     // SAFETY: the provider's queue pair is open.
     unsafe { function(inner) };
-    told.end(Outcome::None);
+    report.end(Outcome::None);
 }
 
 /// `NDK_FN_SEND`.
@@ -92,7 +92,7 @@ pub unsafe extern "system" fn send<H: Hooks>(
         // SAFETY: the provider's queue pair is open, the rest is the consumer's.
         unsafe { function(inner, context, sgl, count, flags) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `qp` is open for the call (`# Safety`).
     unsafe { post::<H, _>(qp, Function::Send, args, [None; 3], call) }
 }
 
@@ -114,7 +114,7 @@ pub unsafe extern "system" fn receive<H: Hooks>(
         // SAFETY: the provider's queue pair is open, the rest is the consumer's.
         unsafe { function(inner, context, sgl, count) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `qp` is open for the call (`# Safety`).
     unsafe { post::<H, _>(qp, Function::Receive, args, [None; 3], call) }
 }
 
@@ -136,7 +136,7 @@ pub unsafe extern "system" fn srq_receive<H: Hooks>(
         // SAFETY: the provider's queue is open, the rest is the consumer's.
         unsafe { function(inner, context, sgl, count) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `srq` is open for the call (`# Safety`).
     unsafe { post::<H, _>(srq, Function::SrqReceive, args, [None; 3], call) }
 }
 
@@ -156,7 +156,7 @@ pub unsafe extern "system" fn bind<H: Hooks>(
 ) -> NtStatus {
     // SAFETY: the caller passes open objects.
     let (mr, mr_shadow) = unsafe { other::<H, _>(mr, NDK_MR::OBJECT_TYPE, Function::Bind) };
-    // SAFETY: as above.
+    // SAFETY: `mw` is open for the call, if it is an object (`# Safety`).
     let (mw, mw_shadow) = unsafe { other::<H, _>(mw, NDK_MW::OBJECT_TYPE, Function::Bind) };
     let call = |inner: *mut NDK_QP| {
         let (inner, function) = slot!(inner, NdkBind, NtStatus::NOT_SUPPORTED);
@@ -164,7 +164,7 @@ pub unsafe extern "system" fn bind<H: Hooks>(
         unsafe { function(inner, context, mr, mw, address, length, flags) }
     };
     let args = Args::Bind { context: context.addr(), address: address.addr(), length, flags };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `qp` is open for the call (`# Safety`).
     unsafe { post::<H, _>(qp, Function::Bind, args, [mr_shadow, mw_shadow, None], call) }
 }
 
@@ -200,7 +200,7 @@ pub unsafe extern "system" fn fast_register<H: Hooks>(
         base: base.addr(),
         flags,
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `qp` is open for the call (`# Safety`).
     unsafe { post::<H, _>(qp, Function::FastRegister, args, [mr_shadow, None, None], call) }
 }
 
@@ -223,7 +223,7 @@ pub unsafe extern "system" fn invalidate<H: Hooks>(
         unsafe { function(inner, context, object, flags) }
     };
     let args = Args::Invalidate { context: context.addr(), flags };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `qp` is open for the call (`# Safety`).
     unsafe { post::<H, _>(qp, Function::Invalidate, args, [shadow, None, None], call) }
 }
 
@@ -248,7 +248,7 @@ pub unsafe extern "system" fn read<H: Hooks>(
         // SAFETY: the provider's queue pair is open, the rest is the consumer's.
         unsafe { function(inner, context, sgl, count, address, token, flags) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `qp` is open for the call (`# Safety`).
     unsafe { post::<H, _>(qp, Function::Read, args, [None; 3], call) }
 }
 
@@ -273,7 +273,7 @@ pub unsafe extern "system" fn write<H: Hooks>(
         // SAFETY: the provider's queue pair is open, the rest is the consumer's.
         unsafe { function(inner, context, sgl, count, address, token, flags) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `qp` is open for the call (`# Safety`).
     unsafe { post::<H, _>(qp, Function::Write, args, [None; 3], call) }
 }
 
@@ -298,6 +298,6 @@ pub unsafe extern "system" fn send_and_invalidate<H: Hooks>(
         // SAFETY: the provider's queue pair is open, the rest is the consumer's.
         unsafe { function(inner, context, sgl, count, flags, token) }
     };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `qp` is open for the call (`# Safety`).
     unsafe { post::<H, _>(qp, Function::SendAndInvalidate, args, [None; 3], call) }
 }

@@ -150,7 +150,7 @@ impl<H: Hooks> Root<H> {
             let there = qps.iter().find(|there| there.0 == number)?;
             // SAFETY: what is in the list is open, and its consumer's reference lives.
             let shadow = unsafe { &*there.1 };
-            // SAFETY: as above.
+            // SAFETY: the consumer's reference counts until the queue pair is taken from this list, which is locked.
             Some(unsafe { shadow.hold() })
         })
     }
@@ -472,7 +472,7 @@ impl<H: Hooks> Shadow<H> {
     }
 
     /// The close has completed: the provider's object is no more.
-    pub fn is_gone(&self) {
+    pub fn mark_gone(&self) {
         self.closed.store(true, Release);
     }
 
@@ -500,7 +500,7 @@ pub unsafe fn recognise<'a, H: Hooks>(public: *const c_void) -> Option<&'a Shado
     }
     // SAFETY: the signature says that it is a shadow; every layer's have this field at this place.
     let layer = unsafe { (*shadow).layer };
-    // SAFETY: a shadow of this layer, which lives as long as the result is used (the caller's promise).
+    // SAFETY: a shadow of this layer, which lives as long as the result is used (`# Safety`).
     (layer == TypeId::of::<H>()).then(|| unsafe { &*shadow })
 }
 
@@ -510,7 +510,7 @@ pub unsafe fn recognise<'a, H: Hooks>(public: *const c_void) -> Option<&'a Shado
 ///
 /// As [`recognise`].
 pub unsafe fn open<'a, H: Hooks, T: Object>(public: *mut T) -> Option<&'a Shadow<H>> {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is null, or an object that stays open as long as the shadow is used (`# Safety`).
     let shadow = unsafe { recognise::<H>(public.cast()) }?;
     (shadow.is_of(T::OBJECT_TYPE) && shadow.state.load(Acquire) == OPEN).then_some(shadow)
 }
@@ -525,7 +525,7 @@ pub unsafe fn open<'a, H: Hooks, T: Object>(public: *mut T) -> Option<&'a Shadow
 ///
 /// As [`recognise`].
 pub unsafe fn find<'a, H: Hooks, T: Object>(public: *mut T, function: Function) -> Result<&'a Shadow<H>, NtStatus> {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is null, or an object that stays open as long as the shadow is used (`# Safety`).
     let shadow = unsafe { recognise::<H>(public.cast()) }.ok_or(NtStatus::INVALID_PARAMETER)?;
     let why = if !shadow.is_of(T::OBJECT_TYPE) {
         Misuse::WrongKind
@@ -549,7 +549,7 @@ pub unsafe fn other<'a, H: Hooks, T>(
     wanted: NDK_OBJECT_TYPE,
     function: Function,
 ) -> (*mut T, Option<&'a Shadow<H>>) {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `public` is null, or an object that stays open as long as the shadow is used (`# Safety`).
     let Some(shadow) = (unsafe { recognise::<H>(public.cast()) }) else { return (public, None) };
     if shadow.state.load(Acquire) != OPEN {
         shadow.root.hooks.misuse(function, shadow.object_ref(), wanted, Misuse::Closed);

@@ -27,6 +27,6 @@ pub unsafe extern "system" fn modify<H: Hooks>(
         unsafe { function(inner, depth, threshold, completion, context) }
     };
     let args = Args::ModifySrq { depth, threshold };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: `srq` is open; it is closed at the earliest inside the completion (`# Safety`).
     unsafe { request::<H, _>(srq, Function::ModifySrq, args, [None; 3], completion, context, call) }
 }

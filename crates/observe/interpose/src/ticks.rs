@@ -19,7 +19,7 @@ pub fn ticks(phase: Phase) -> u64 {
             // SAFETY: every processor of the architecture has the instruction, which changes nothing.
             unsafe { core::arch::x86_64::_mm_lfence() };
         }
-        // SAFETY: as above.
+        // SAFETY: every processor for x86-64 has the instruction.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
     #[cfg(target_arch = "aarch64")]

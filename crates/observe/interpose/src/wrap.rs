@@ -5,7 +5,7 @@ use ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_OBJECT_TYPE, NtStatus};
 
 use crate::{
     Args, Function, Hooks, ObjectId, Outcome, Phase,
-    call::Told,
+    call::EventReport,
     shadow::{CloseRequest, Root, Shadow, ShadowRef, recognise},
 };
 
@@ -22,11 +22,11 @@ pub unsafe fn wrap<H: Hooks>(adapter: *mut NDK_ADAPTER, hooks: H) -> Result<*mut
     if adapter.is_null() {
         return Err(NtStatus::INVALID_PARAMETER);
     }
-    // SAFETY: the adapter is open (the caller's promise), and this is called at `PASSIVE_LEVEL`.
+    // SAFETY: the adapter is open (`# Safety`), and this is called at `PASSIVE_LEVEL`.
     let state = hooks.adapter(&unsafe { info_of(adapter) }?)?;
     let root = Root::try_new(hooks)?;
     let shadow = Shadow::try_new(&root, None, ObjectId { kind: NDK_OBJECT_TYPE::ADAPTER, number: 0 }, state)?;
-    // SAFETY: the adapter is open (the caller's promise), and the shadow was not handed out.
+    // SAFETY: the adapter is open (`# Safety`), and the shadow was not handed out.
     unsafe { shadow.adopt(adapter.cast()) };
     Ok(Shadow::into_public(shadow).cast())
 }
@@ -39,7 +39,7 @@ pub unsafe fn wrap<H: Hooks>(adapter: *mut NDK_ADAPTER, hooks: H) -> Result<*mut
 unsafe fn info_of(adapter: *mut NDK_ADAPTER) -> Result<NDK_ADAPTER_INFO, NtStatus> {
     let mut info = NDK_ADAPTER_INFO::default();
     let mut size = u32::try_from(size_of::<NDK_ADAPTER_INFO>()).unwrap_or(u32::MAX);
-    // SAFETY: the adapter is open (the caller's promise).
+    // SAFETY: the adapter is open (`# Safety`).
     let table = unsafe { (*adapter).Dispatch };
     // SAFETY: the slot is in the table of every version; only the slot is read.
     let function = unsafe { (*table).NdkQueryAdapterInfo }.ok_or(NtStatus::NOT_SUPPORTED)?;
@@ -62,23 +62,23 @@ pub unsafe fn close<H: Hooks, T>(
     adapter: *mut NDK_ADAPTER,
     close_provider: impl FnOnce(*mut NDK_ADAPTER) -> T,
 ) -> Option<T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `adapter` is null, or an object that stays open as long as the shadow is used (`# Safety`).
     let shadow = unsafe { recognise::<H>(adapter.cast_const().cast()) }?;
     if shadow.id().kind != NDK_OBJECT_TYPE::ADAPTER {
         return None;
     }
     // SAFETY: the consumer's reference, which it does not use any more.
     let shadow: ShadowRef<H> = unsafe { Arc::from_raw(shadow) };
-    let mut told = Told::new(&shadow, Function::CloseAdapter, Args::None);
-    let _ = told.tell(Phase::Call, Outcome::None);
+    let mut report = EventReport::new(&shadow, Function::CloseAdapter, Args::None);
+    let _ = report.tell(Phase::Call, Outcome::None);
     let inner = shadow.inner::<NDK_ADAPTER>();
-    if !shadow.begin_close(CloseRequest { call: told.number(), completion: None, context: core::ptr::null_mut() }) {
+    if !shadow.begin_close(CloseRequest { call: report.number(), completion: None, context: core::ptr::null_mut() }) {
         return None;
     }
     let result = close_provider(inner);
     shadow.root.wait();
-    told.end(Outcome::None);
-    shadow.is_gone();
+    report.end(Outcome::None);
+    shadow.mark_gone();
     shadow.root.exhume();
     Some(result)
 }
@@ -104,7 +104,7 @@ pub unsafe fn close_through<H: Hooks, T>(
 /// `adapter` is null, or an adapter that stays open as long as the result is used.
 #[must_use]
 pub unsafe fn inner<H: Hooks>(adapter: *mut NDK_ADAPTER) -> Option<*mut NDK_ADAPTER> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `adapter` is null, or an object that stays open as long as the shadow is used (`# Safety`).
     let shadow = unsafe { recognise::<H>(adapter.cast_const().cast()) }?;
     (shadow.id().kind == NDK_OBJECT_TYPE::ADAPTER).then(|| shadow.inner())
 }

@@ -194,7 +194,7 @@ pub fn encode(args: &Args<'_>, beside: &Beside<'_>, sink: &mut impl Sink) -> u8 
 
 fn encode_more(args: &Args<'_>, beside: &Beside<'_>, sink: &mut impl Sink) -> u8 {
     match *args {
-        Args::CreateCq { depth, has_notification, context, affinity } => {
+        Args::CreateCq { depth, has_notification, context, affinity, .. } => {
             sink.put(two(depth, has_notification.into()));
             sink.put(context as u64);
             sink.put(affinity.map_or(0, |affinity| affinity.Mask as u64));

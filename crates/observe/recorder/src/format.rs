@@ -3,12 +3,17 @@
 //! A record is one slot, and as many behind it as its arguments need. What is here is part of the format: a number never changes its
 //! meaning without a new [`VERSION`].
 
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes,
+    little_endian::{U32, U64},
+};
+
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"NDKREC\r\n";
 /// The version of the format.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes of the header.
-pub const HEADER_BYTES: usize = 64;
+pub const HEADER_BYTES: usize = size_of::<FileHeader>();
 /// Bytes of a slot.
 pub const SLOT_BYTES: usize = 64;
 /// Words of a slot besides its ordinal.
@@ -42,6 +47,13 @@ pub const TICKS_PER_SECOND: u64 = 10_000_000;
 /// Slots behind the first one of a record at most.
 pub const MOST_MORE: usize = 255;
 
+/// What stands in the place of the function where a record is about a wire: that of its adapter has the wire's number then, from 1.
+pub const FUNCTION_OF_WIRE: u8 = 0xFF;
+/// Bytes of a frame that its first slot has.
+pub const FRAME_IN_FIRST: usize = 16;
+/// Bytes of a frame that are kept: all of one of Ethernet, jumbo frames included.
+pub const MOST_FRAME: usize = FRAME_IN_FIRST + MOST_MORE * 8 * PAYLOAD_WORDS;
+
 /// Elements of a request that are kept; of more only the number is.
 pub const MOST_ELEMENTS: usize = 256;
 /// Pages of a fast registration or mapping that are kept.
@@ -68,16 +80,53 @@ impl Header {
     /// The header as it is written.
     #[must_use]
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
-        let numbers = [self.slots, self.first, self.lost, TICKS_PER_SECOND, self.processors.into()];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         #[expect(clippy::cast_possible_truncation, reason = "64")]
-        bytes[12..16].copy_from_slice(&(HEADER_BYTES as u32).to_le_bytes());
-        for (place, number) in bytes[16..].chunks_exact_mut(8).zip(numbers) {
-            place.copy_from_slice(&number.to_le_bytes());
-        }
-        bytes
+        let header_bytes = U32::new(HEADER_BYTES as u32);
+        zerocopy::transmute!(FileHeader {
+            magic: MAGIC,
+            version: VERSION.into(),
+            header_bytes,
+            slots: self.slots.into(),
+            first: self.first.into(),
+            lost: self.lost.into(),
+            ticks_per_second: TICKS_PER_SECOND.into(),
+            processors: self.processors.into(),
+            reserved: [0; 12],
+        })
+    }
+}
+
+/// A [`Header`] in a file, whatever it says.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct FileHeader {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: U32,
+    /// [`HEADER_BYTES`].
+    pub header_bytes: U32,
+    /// See [`Header`].
+    pub slots: U64,
+    /// See [`Header`].
+    pub first: U64,
+    /// See [`Header`].
+    pub lost: U64,
+    /// [`TICKS_PER_SECOND`].
+    pub ticks_per_second: U64,
+    /// See [`Header`].
+    pub processors: U32,
+    reserved: [u8; 12],
+}
+
+impl FileHeader {
+    /// What `file` begins with. What is behind its end is zero.
+    #[must_use]
+    pub fn of(file: &[u8]) -> Self {
+        let mut bytes = [0; HEADER_BYTES];
+        let there = file.len().min(HEADER_BYTES);
+        bytes[..there].copy_from_slice(&file[..there]);
+        zerocopy::transmute!(bytes)
     }
 }
 
@@ -209,4 +258,8 @@ pub mod tag {
     pub const SHORT_POLL: u8 = 30;
     /// An arm: its type.
     pub const SHORT_ARM: u8 = 31;
+    /// A frame of a wire: the bytes that it had, and from bit 32 on 1 if it came in; then its bytes, the first sixteen in the first slot.
+    pub const FRAME: u8 = 32;
+    /// The number on the wire of the queue pair of the call that goes on in the same thread.
+    pub const WIRE_NUMBER: u8 = 33;
 }

@@ -8,7 +8,7 @@
 use core::{ptr, slice};
 
 use fallible::Arc;
-use interpose::{Args, Event, Hooks, InterposeOs, ObjectId, OutArgs, Outcome, Phase, Place, Verdict};
+use interpose::{Args, Event, Hooks, InterposeOs, ObjectId, OutArgs, Outcome, Phase, Stamp, Verdict};
 use ndkpi::{NDK_ADAPTER_INFO, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NtStatus};
 
 use crate::{
@@ -52,12 +52,6 @@ impl<O: InterposeOs> Recorder<O> {
         State { object: self.ring.next_object(), adapter }
     }
 
-    /// Ticks and time now.
-    fn anchor(&self) -> Anchor {
-        let ticks = self.os.stamp(Phase::Return).time;
-        Anchor { ticks, time: self.os.place().time, unit: self.os.ticks_per_unit() }
-    }
-
     /// Writes a record of any kind. Returns what its return needs, unless there was no room.
     #[inline(never)]
     fn record(&self, event: &Event<'_, State>, call: Option<u64>) -> Option<Begun> {
@@ -69,7 +63,7 @@ impl<O: InterposeOs> Recorder<O> {
         // It costs a clock, and mostly no slot.
         let has_time = !is_of_data_path && (words != 0 || event.phase == Phase::Call);
         let more = (words + usize::from(has_time)).div_ceil(PAYLOAD_WORDS).min(MOST_MORE);
-        let room = self.ring.take(place.processor, 1 + more as u64, || self.anchor())?;
+        let room = self.ring.take(place.processor, 1 + more as u64, || Anchor::now(&self.os))?;
         let call = match call {
             Some(call) => call,
             None if is_of_data_path => OF_RECORD | room.ordinal,
@@ -97,7 +91,7 @@ impl<O: InterposeOs> Recorder<O> {
         result: u64,
     ) -> Option<Room> {
         let place = self.os.stamp(event.phase);
-        let room = self.ring.take(place.processor, 1 + more as u64, || self.anchor())?;
+        let room = self.ring.take(place.processor, 1 + more as u64, || Anchor::now(&self.os))?;
         let words = [place.time, runs(event, &place), what(event, &place, tag, more), first, second, third, result];
         self.ring.put_first(&room, words);
         Some(room)
@@ -216,10 +210,8 @@ unsafe fn pages_of<'a>(mapping: usize) -> &'a [NDK_LOGICAL_ADDRESS] {
     if mapping.is_null() || !mapping.is_aligned() {
         return &[];
     }
-    // SAFETY: a mapping (the caller's promise).
-    let count = unsafe { (*mapping).AdapterPageCount };
-    // SAFETY: as above.
-    let first = unsafe { NDK_LOGICAL_ADDRESS_MAPPING::pages(mapping) };
+    // SAFETY: a mapping (`# Safety`).
+    let (count, first) = unsafe { ((*mapping).AdapterPageCount, NDK_LOGICAL_ADDRESS_MAPPING::pages(mapping)) };
     // SAFETY: a mapping has as many addresses as it says, the first of them there.
     unsafe { slice::from_raw_parts(first, (count as usize).min(MOST_PAGES)) }
 }
@@ -235,7 +227,7 @@ unsafe fn bytes_of<'a>(out: OutArgs) -> &'a [u8] {
     if buffer.is_null() || length > MOST_BYTES {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the provider has just stored `length` bytes there, and they stay as long as the result is used (`# Safety`).
     unsafe { slice::from_raw_parts(buffer, length) }
 }
 
@@ -261,14 +253,14 @@ const fn result(outcome: Outcome, returned: bool) -> u64 {
 
 /// The object, and the thread.
 #[inline]
-fn runs(event: &Event<'_, State>, place: &Place) -> u64 {
+fn runs(event: &Event<'_, State>, place: &Stamp) -> u64 {
     let thread = place.thread as u64;
     u64::from(event.object.state.object) | (thread ^ thread >> 32) << 32
 }
 
 /// What it is, in which adapter, and on which processor: of a call without a completion.
 #[inline]
-fn what(event: &Event<'_, State>, place: &Place, tag: u8, more: usize) -> u64 {
+fn what(event: &Event<'_, State>, place: &Stamp, tag: u8, more: usize) -> u64 {
     u64::from(event.function as u8)
         | u64::from(event.object.state.adapter) << 8
         | u64::from(tag) << 16
@@ -287,7 +279,7 @@ struct Head {
 }
 
 /// The first slot, after its ordinal, of a record that is not short.
-fn head(event: &Event<'_, State>, place: &Place, head: &Head) -> [u64; PAYLOAD_WORDS] {
+fn head(event: &Event<'_, State>, place: &Stamp, head: &Head) -> [u64; PAYLOAD_WORDS] {
     let number = |state: Option<&State>| state.map_or(0, |state| state.object);
     let related = event.related.map(|related| number(related.map(|object| object.state)));
     let (created, created_kind) =

@@ -2,7 +2,7 @@
 //!
 //! [`Recorder`] is a set of hooks for the crate `interpose`. It writes one record for each call, return, callback and return of a
 //! callback into a [`Ring`], with ticks and the processor. A post, arm or poll that nothing else came into has one record with its
-//! return. Nothing is allocated there, and a processor writes into memory of its own. `docs/recorder.md` describes the file that a
+//! return. [`Tap`] does it for the frames of an adapter's wire. Nothing is allocated there, and a processor writes into memory of its own. `docs/recorder.md` describes the file that a
 //! program makes of it; [`format`](mod@format) has its numbers.
 
 #![no_std]
@@ -14,6 +14,8 @@ pub mod format;
 mod hooks;
 mod ring;
 mod taken;
+mod wire;
 
 pub use hooks::{Begun, Recorder, State};
 pub use ring::{Keep, Ring, from_memory};
+pub use wire::Tap;

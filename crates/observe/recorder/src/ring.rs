@@ -13,6 +13,7 @@ use core::sync::atomic::{
 
 use crossbeam_utils::CachePadded;
 use fallible::{AllocError, Arc, try_slice};
+use interpose::{InterposeOs, Phase};
 
 use crate::format::{KIND_SHIFT, OUTCOME_SHIFT, PAYLOAD_WORDS, SLOT_BYTES, kind};
 
@@ -34,6 +35,14 @@ pub struct Anchor {
     pub time: u64,
     /// How many ticks a unit has, if both begin together; else 0.
     pub unit: u64,
+}
+
+impl Anchor {
+    /// Ticks and time now.
+    pub fn now(os: &impl InterposeOs) -> Self {
+        let ticks = os.stamp(Phase::Return).time;
+        Self { ticks, time: os.place().time, unit: os.ticks_per_unit() }
+    }
 }
 
 /// What the words of a slot are multiplied with for its check.
@@ -147,6 +156,7 @@ pub struct Ring {
     beyond: AtomicU64,
     objects: AtomicU32,
     adapters: AtomicU32,
+    wires: AtomicU32,
 }
 
 /// How many bits say what is used of a chunk.
@@ -180,6 +190,7 @@ impl Ring {
             beyond: AtomicU64::new(0),
             objects: AtomicU32::new(0),
             adapters: AtomicU32::new(0),
+            wires: AtomicU32::new(0),
         })
     }
 
@@ -203,6 +214,11 @@ impl Ring {
     /// The number of one more adapter, from 1. The 256th has the number of the first.
     pub fn next_adapter(&self) -> u8 {
         self.adapters.fetch_add(1, Relaxed).wrapping_add(1).to_le_bytes()[0]
+    }
+
+    /// The number of one more wire, from 1. The 256th has the number of the first.
+    pub fn next_wire(&self) -> u8 {
+        self.wires.fetch_add(1, Relaxed).wrapping_add(1).to_le_bytes()[0]
     }
 
     /// How many slots it has.

@@ -1,14 +1,20 @@
 //! What a program does with a recording (`docs/recorder.md`): it reads it ([`Recording`]), shows it ([`timeline`]), and writes it as
-//! packets ([`pcapng`]). The crate `replay` runs it again.
+//! packets, if it went over a wire ([`pcapng`]). The crate `replay` runs it again.
 
 mod arguments;
 mod clock;
+mod connections;
 mod file;
-pub mod pcapng;
+mod frames;
+mod pcapng;
 mod read;
 pub mod timeline;
+mod traffic;
 
 pub use arguments::{Arguments, Connect, Element, OutBytes, Private, QpSizes, Taken};
+pub use connections::peers;
 pub use file::{file, salvage, seal, write};
-pub use pcapng::peers;
+pub use frames::{Frame, Number};
+pub use pcapng::pcapng;
 pub use read::{Outcome, ReadError, Record, Recording};
+pub use traffic::{Seen, What, traffic};

@@ -5,13 +5,15 @@ use std::fmt;
 use interpose::{Function, Phase};
 use ndkpi::{NDK_OBJECT_TYPE, NtStatus};
 use recorder::format::{
-    Checksum, FLAG_COMPLETION, FLAG_NO_PLACE, FLAG_TIME, HEADER_BYTES, IRQL_SHIFT, KIND_SHIFT, MAGIC, OF_RECORD,
-    OUTCOME_SHIFT, PAYLOAD_WORDS, RETURNED, SLOT_BYTES, TICKS_PER_SECOND, VERSION, at, kind, tag,
+    Checksum, FLAG_COMPLETION, FLAG_NO_PLACE, FLAG_TIME, FUNCTION_OF_WIRE, FileHeader, HEADER_BYTES, IRQL_SHIFT,
+    KIND_SHIFT, MAGIC, OF_RECORD, OUTCOME_SHIFT, PAYLOAD_WORDS, RETURNED, SLOT_BYTES, TICKS_PER_SECOND, VERSION, at,
+    kind, tag,
 };
 
 use crate::{
-    Arguments,
+    Arguments, Frame, Number,
     clock::{Clock, Pair},
+    frames::{self, Entry},
 };
 
 /// How a call, or what it began, has ended.
@@ -71,6 +73,10 @@ pub struct Record {
 pub struct Recording {
     /// In the order in which it happened.
     pub records: Vec<Record>,
+    /// What went over wires, in the order in which it did.
+    pub frames: Vec<Frame>,
+    /// The numbers that queue pairs have on wires.
+    pub numbers: Vec<Number>,
     /// How many slots were written over before the first one.
     pub first: u64,
     /// Slots that are not there, or that came when there was no more room.
@@ -123,15 +129,15 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-fn word(bytes: &[u8], at: usize) -> u64 {
+pub fn word(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-fn number(bytes: &[u8], at: usize) -> u32 {
+pub fn number(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
-fn half(bytes: &[u8], at: usize) -> u16 {
+pub fn half(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_le_bytes)
 }
 
@@ -142,18 +148,18 @@ impl Recording {
     ///
     /// What is wrong with it.
     pub fn read(bytes: &[u8]) -> Result<Self, ReadError> {
-        if bytes.len() < 16 || bytes[..8] != MAGIC {
+        let header = FileHeader::of(bytes);
+        if bytes.len() < 16 || header.magic != MAGIC {
             return Err(ReadError::NotARecording);
         }
-        let version = number(bytes, 8);
-        if version != VERSION {
-            return Err(ReadError::Version(version));
+        if header.version != VERSION {
+            return Err(ReadError::Version(header.version.get()));
         }
-        let slots = word(bytes, 16);
         let found = bytes.len() as u64;
-        let body = slots.checked_mul(SLOT_BYTES as u64);
+        let body = header.slots.get().checked_mul(SLOT_BYTES as u64);
         let expected = body.and_then(|body| body.checked_add(HEADER_BYTES as u64 + 8)).unwrap_or(u64::MAX);
-        if expected != found || number(bytes, 12) as usize != HEADER_BYTES || word(bytes, 40) != TICKS_PER_SECOND {
+        let is_ours = header.header_bytes.get() as usize == HEADER_BYTES && header.ticks_per_second == TICKS_PER_SECOND;
+        if expected != found || !is_ours {
             return Err(ReadError::Length { expected, found });
         }
         let (content, sum) = bytes.split_at(bytes.len() - 8);
@@ -165,10 +171,12 @@ impl Recording {
         let slots: Vec<&[u8]> = content[HEADER_BYTES..].chunks_exact(SLOT_BYTES).collect();
         let mut recording = Self {
             records: Vec::new(),
-            first: word(bytes, 24),
-            lost: word(bytes, 32),
+            frames: Vec::new(),
+            numbers: Vec::new(),
+            first: header.first.get(),
+            lost: header.lost.get(),
             torn: 0,
-            processors: number(bytes, 48),
+            processors: header.processors.get(),
         };
         recording.take(&slots)?;
         Ok(recording)
@@ -201,29 +209,33 @@ impl Recording {
             };
             let words: Vec<u64> =
                 rest.iter().flat_map(|slot| (1..=PAYLOAD_WORDS).map(|place| word(slot, 8 * place))).collect();
-            let (record, time) = record(slot, &words).ok_or(ReadError::Record(ordinal))?;
             let ticks = word(slot, at::TICKS);
+            index += 1 + more;
+            if slot[at::FUNCTION] == FUNCTION_OF_WIRE {
+                ordered.push((ticks, frames::read(slot, &words).ok_or(ReadError::Record(ordinal))?));
+                continue;
+            }
+            let (record, time) = record(slot, &words).ok_or(ReadError::Record(ordinal))?;
             pairs.extend(time.map(|time| Pair { ticks, time }));
             if half(slot, at::RESULT) & RETURNED == 0 {
-                ordered.push((ticks, record));
+                ordered.push((ticks, Entry::Record(record)));
             } else {
                 let (call, returned) = parted(record).ok_or(ReadError::Record(ordinal))?;
-                ordered.extend([(ticks, call), (ticks, returned)]);
+                ordered.extend([(ticks, Entry::Record(call)), (ticks, Entry::Record(returned))]);
             }
-            index += 1 + more;
         }
         // Those of the same ticks stay in the order of their slots.
         ordered.sort_by_key(|(ticks, _)| *ticks);
         let clock = Clock::new(pairs, unit);
-        self.records =
-            ordered.into_iter().map(|(ticks, record)| Record { time: clock.time(ticks), ..record }).collect();
+        frames::part(self, ordered.into_iter().map(|(ticks, entry)| (clock.time(ticks), entry)));
         Ok(())
     }
 
     /// When it begins and ends.
     #[must_use]
     pub fn times(&self) -> (u64, u64) {
-        let times = || self.records.iter().map(|record| record.time);
+        let of_frames = self.frames.iter().map(|frame| frame.time);
+        let times = || self.records.iter().map(|record| record.time).chain(of_frames.clone());
         (times().min().unwrap_or(0), times().max().unwrap_or(0))
     }
 }

@@ -48,7 +48,7 @@ pub trait Task: Send {
 
 /// Where code runs: no two places are equal at the same time if the code runs at `DISPATCH_LEVEL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ExecutionContext {
     /// The thread.
     pub thread: usize,
     /// The processor.
@@ -117,7 +117,7 @@ pub trait Platform: Sync {
     fn raised(&self, work: &mut dyn FnMut());
 
     /// Where the caller runs. At any `IRQL <= DISPATCH_LEVEL`.
-    fn place(&self) -> Place;
+    fn execution_context(&self) -> ExecutionContext;
 
     /// The number of processors.
     fn processors(&self) -> u32;

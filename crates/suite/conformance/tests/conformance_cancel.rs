@@ -13,7 +13,7 @@ use std::{
 use conformance::host::{Harness, HostPlatform, Scheduler, Setup};
 use conformance::{
     Platform, cases,
-    platform::{Family, PinnedMemory, Place, Shape, Task},
+    platform::{ExecutionContext, Family, PinnedMemory, Shape, Task},
     runner::{Outcome, Run},
 };
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
@@ -35,7 +35,7 @@ impl Platform for Impatient {
     }
 
     unsafe fn close(&self, adapter: *mut NDK_ADAPTER) -> bool {
-        // SAFETY: the caller's promise: the adapter came from `open`, which is the host's.
+        // SAFETY: the adapter came from `open`, which is the host's (`# Safety` of the trait).
         unsafe { self.host.close(adapter) }
     }
 
@@ -75,8 +75,8 @@ impl Platform for Impatient {
         self.host.raised(work);
     }
 
-    fn place(&self) -> Place {
-        self.host.place()
+    fn execution_context(&self) -> ExecutionContext {
+        self.host.execution_context()
     }
 
     fn processors(&self) -> u32 {

@@ -46,7 +46,7 @@ impl Ongoing {
     ///
     /// `context` came from [`Ongoing::context`], and this is called once for it.
     pub unsafe fn of(context: *mut c_void) -> Arc<Self> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `context` came from `Ongoing::context`, whose reference this takes back, once (`# Safety`).
         unsafe { Arc::from_raw(context.cast_const().cast()) }
     }
 }
@@ -57,7 +57,7 @@ impl Ongoing {
 ///
 /// The context is of [`Ongoing::context`], for this one call.
 pub unsafe extern "system" fn created(context: *mut c_void, status: NtStatus, object: *mut NDK_OBJECT_HEADER) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` came from `Ongoing::context`, for this one call (`# Safety`).
     unsafe { Ongoing::of(context) }.finish(status, object);
 }
 
@@ -67,7 +67,7 @@ pub unsafe extern "system" fn created(context: *mut c_void, status: NtStatus, ob
 ///
 /// As [`created`].
 pub unsafe extern "system" fn requested(context: *mut c_void, status: NtStatus) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` came from `Ongoing::context`, for this one call (`# Safety`).
     unsafe { Ongoing::of(context) }.finish(status, ptr::null_mut());
 }
 
@@ -77,7 +77,7 @@ pub unsafe extern "system" fn requested(context: *mut c_void, status: NtStatus) 
 ///
 /// As [`created`].
 pub unsafe extern "system" fn closed(context: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` came from `Ongoing::context`, for this one call (`# Safety`).
     unsafe { Ongoing::of(context) }.finish(NtStatus::SUCCESS, ptr::null_mut());
 }
 
@@ -126,7 +126,7 @@ impl Events {
 ///
 /// The context is of [`Events::context`].
 pub unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
-    // SAFETY: the caller's promise; the events live as long as the replay.
+    // SAFETY: a context of `Events::context` (`# Safety`), and the events live as long as the replay.
     unsafe { &*context.cast_const().cast::<Events>() }.tell(status);
 }
 
@@ -136,7 +136,7 @@ pub unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
 ///
 /// As [`notified`].
 pub unsafe extern "system" fn disconnected(context: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` came from `Events::context`, and the events outlive their object (`# Safety`).
     unsafe { &*context.cast_const().cast::<Events>() }.tell(NtStatus::SUCCESS);
 }
 
@@ -146,7 +146,7 @@ pub unsafe extern "system" fn disconnected(context: *mut c_void) {
 ///
 /// As [`notified`].
 pub unsafe extern "system" fn connecting(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` came from `Events::context`, and the events outlive their object (`# Safety`).
     let events = unsafe { &*context.cast_const().cast::<Events>() };
     events.incoming.lock().unwrap_or_else(PoisonError::into_inner).push(connector.expose_provenance());
     events.tell(NtStatus::SUCCESS);

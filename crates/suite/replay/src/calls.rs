@@ -17,10 +17,8 @@ use crate::{
 macro_rules! slot {
     ($object:expr, $slot:ident) => {{
         let object = $object;
-        // SAFETY: the object is open: `Objects` has only such.
-        let table = unsafe { (*object).Dispatch };
-        // SAFETY: an open object's table; the slot is in those of every version.
-        unsafe { (*table).$slot }
+        // SAFETY: the object is open: `Objects` has only such. An open object's table; the slot is in those of every version.
+        unsafe { (*(*object).Dispatch).$slot }
     }};
 }
 pub(crate) use slot;

@@ -31,7 +31,7 @@ fn private(connect: &Connect) -> (*const c_void, u32) {
 ///
 /// The context is of [`Events::context`].
 unsafe extern "system" fn disconnected_ex(context: *mut c_void, _: u32) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` came from `Events::context` (`# Safety`).
     unsafe { disconnected(context) };
 }
 

@@ -120,7 +120,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         }
         let qp = connector.qp.with(|qp| qp.clone());
         if let Some(qp) = qp.as_ref().and_then(|qp| body!(qp, Qp)) {
-            qp.is_over_now();
+            qp.mark_over();
         }
     }
 

@@ -45,7 +45,7 @@ impl<O: InterposeOs> CqNode<O> {
                     (context, found) = (Some(done.qp_context), first..first + same);
                 }
                 if has_failed {
-                    qps[found.clone()].iter().filter_map(|there| body!(there.node, Qp)).for_each(QpNode::is_over_now);
+                    qps[found.clone()].iter().filter_map(|there| body!(there.node, Qp)).for_each(QpNode::mark_over);
                 }
                 counted += match &qps[found.clone()] {
                     [] => 0,
@@ -74,7 +74,7 @@ impl<O: InterposeOs> QpNode<O> {
     }
 
     /// What it was asked for is not carried out any more, or nobody knows.
-    pub fn is_over_now(&self) {
+    pub fn mark_over(&self) {
         self.is_over.store(true, SeqCst);
     }
 
@@ -187,6 +187,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             return;
         }
         let before = cq.armed.fetch_max(new, SeqCst);
+        if before == 0 {
+            self.follow_arm(node);
+        }
         if before > new {
             let what = format_args!("a type of {kind}, armed for a stronger one already");
             self.found(Finding::WeakerArm, node, Function::ArmCq, what);
@@ -262,7 +265,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         match event.args {
             Args::GetCqResults { room, results } => {
                 if !results.is_empty() {
-                    Self::is_blind(event.object.state);
+                    Self::mark_blind(event.object.state);
                 }
                 self.took(event.object.state, count >= room, results, |result| (*result, None));
             }
@@ -274,7 +277,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
                     let context = result.QPContext.addr();
                     if !result.invalidated_token().is_some_and(|token| Self::invalidated_by_peer(node, context, token))
                     {
-                        Self::is_blind(node);
+                        Self::mark_blind(node);
                     }
                 }
             }
@@ -283,7 +286,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     }
 
     /// A poll has hidden from the adviser, or may have, that a peer has invalidated a token.
-    fn is_blind(node: &State<O>) {
+    fn mark_blind(node: &State<O>) {
         if let Some(cq) = body!(node, Cq)
             && !cq.is_blind.load(Relaxed)
         {
@@ -301,6 +304,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     ) {
         let Some(cq) = body!(node, Cq) else { return };
         cq.looked(was_full);
+        if cq.unpolled.load(Relaxed) != 0 {
+            self.follow_poll(node, cq);
+        }
         for (result, kind) in results.iter().map(&parts).filter(|(result, _)| !result.Status.is_success()) {
             self.request_failed(node.id, kind, result.Status);
         }

@@ -65,7 +65,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         match &node.body {
             Body::Mr(mr) => self.must_not_be_in_flight(event, mr),
             Body::Cq(cq) => self.queue_closes(node, cq),
-            Body::Qp(qp) => qp.is_over_now(),
+            Body::Qp(qp) => qp.mark_over(),
             Body::Connector(_) => Self::connection_ends(node),
             _ => {}
         }

@@ -419,7 +419,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             // Whatever region that was, it is not known which one.
             None => {
                 if let Some(qp) = body!(node, Qp) {
-                    qp.is_over_now();
+                    qp.mark_over();
                 }
             }
         }

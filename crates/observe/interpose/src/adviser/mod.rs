@@ -15,6 +15,7 @@ mod call;
 mod connection;
 mod cq;
 mod findings;
+mod follow;
 mod life;
 mod memory;
 mod node;
@@ -34,6 +35,7 @@ use crate::{Event, Function, Hooks, InterposeOs, Misuse, ObjectId, ObjectRef, Ou
 use node::body;
 
 pub use findings::{Finding, Page, Severity};
+pub use follow::{MOST_ANTECEDENTS, Step};
 pub use node::{FRAMES, Node};
 pub use post::Post;
 pub use report::{Report, Seen};
@@ -48,7 +50,7 @@ pub enum Mode {
     Count,
     /// It is reported, and the debugger is entered.
     Break,
-    /// It is reported, and the machine stops with the documented code.
+    /// It is reported, and the machine stops with the documented code if it is a duty ([`Severity::Duty`]).
     Bugcheck,
 }
 
@@ -83,6 +85,16 @@ pub trait Sink: Send + Sync + 'static {
     /// does not say.
     fn request_failed(&self, kind: Option<NDK_OPERATION_TYPE>, cq: ObjectId, status: NtStatus) {
         let _ = (kind, cq, status);
+    }
+
+    /// Returns true if [`Sink::follow`] is to be called: it costs a walk of the stack for each call that may pend.
+    fn follows(&self) -> bool {
+        false
+    }
+
+    /// A step towards something that a consumer may wait for. At `IRQL <= DISPATCH_LEVEL`, with no lock held.
+    fn follow(&self, step: &Step<'_>) {
+        let _ = step;
     }
 
     /// Enters the debugger.
@@ -203,6 +215,7 @@ impl<O: InterposeOs, S: Sink> Hooks for Adviser<O, S> {
 impl<O: InterposeOs, S: Sink> Adviser<O, S> {
     /// What is not a post, arm or poll.
     fn other_event(&self, event: &Event<'_, State<O>>) {
+        self.follow(event);
         let is_end =
             matches!(event.phase, Phase::Return | Phase::Callback) && event.function < Function::CqNotification;
         if is_end && !event.outcome.status().is_success() {
@@ -247,7 +260,7 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
             Function::Flush => {
                 self.chain_must_have_ended(event);
                 if let Some(qp) = body!(event.object.state, Qp) {
-                    qp.is_over_now();
+                    qp.mark_over();
                 }
             }
             Function::RegisterMr | Function::DeregisterMr | Function::InitializeFastRegisterMr => {

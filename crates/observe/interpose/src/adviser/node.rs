@@ -91,6 +91,8 @@ pub struct CqNode<O: InterposeOs> {
     pub arming: AtomicUsize,
     /// Who is armed calls back.
     pub has_notification: bool,
+    /// The address of the callback; 0 without one.
+    pub notification: usize,
     /// The type of the arm in force, plus one; 0 for none.
     pub armed: AtomicU32,
     /// The notification inside which the queue was armed with completions that may be left; 0 for none.
@@ -135,10 +137,9 @@ impl<O: InterposeOs> Attached<O> {
 }
 
 impl<O: InterposeOs> CqNode<O> {
-    /// A poll has returned.
+    /// A poll has returned. Who calls sets `unpolled` back.
     pub fn looked(&self, was_full: bool) {
         self.look.store(if was_full { Look::FULL } else { Look::EMPTY }, Release);
-        self.unpolled.store(0, Release);
     }
 
     /// Returns true if more requests may be in flight than it has room for.
@@ -355,12 +356,13 @@ impl<O: InterposeOs> Node<O> {
         let parent = event.object.state;
         let adapter = parent.adapter.clone().unwrap_or_else(|| parent.clone());
         let body = match (id.kind, event.args) {
-            (NDK_OBJECT_TYPE::CQ, Args::CreateCq { depth, has_notification, .. }) => Body::Cq(CqNode {
+            (NDK_OBJECT_TYPE::CQ, Args::CreateCq { depth, has_notification, notification, .. }) => Body::Cq(CqNode {
                 depth: AtomicU32::new(depth),
                 running: AtomicU64::new(0),
                 callback: AtomicU64::new(0),
                 arming: AtomicUsize::new(0),
                 has_notification,
+                notification,
                 armed: AtomicU32::new(0),
                 armed_in: AtomicU64::new(0),
                 is_blind: AtomicBool::new(false),

@@ -3,7 +3,7 @@
 use core::fmt::{self, Write};
 
 use crate::{
-    Function, InterposeOs, ObjectId, Place,
+    Function, InterposeOs, ObjectId, Stamp,
     adviser::{Adviser, FRAMES, Finding, Mode, Node, Severity, Sink},
 };
 
@@ -50,7 +50,7 @@ pub struct Report<'a> {
     /// What was called.
     pub function: Function,
     /// When and where.
-    pub place: Place,
+    pub place: Stamp,
     /// What was seen.
     pub seen: &'a str,
     /// Who created the object: return addresses, the innermost first. 0 where nothing is known.
@@ -114,8 +114,9 @@ impl<O: InterposeOs, S: Sink> Adviser<O, S> {
         self.sink.report(&report);
         match self.settings.mode {
             Mode::Break => self.sink.break_in(),
-            Mode::Bugcheck => self.sink.bugcheck(&report),
-            Mode::Log | Mode::Count => {}
+            // Advice is about what is allowed: nothing to stop for.
+            Mode::Bugcheck if finding.page().severity == Severity::Duty => self.sink.bugcheck(&report),
+            Mode::Bugcheck | Mode::Log | Mode::Count => {}
         }
     }
 }

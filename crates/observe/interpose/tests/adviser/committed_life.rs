@@ -106,7 +106,7 @@ fn in_completion(work: fn(&World)) -> World {
     unsafe extern "system" fn callback(context: *mut std::ffi::c_void, _: NtStatus) {
         // SAFETY: the completion comes inside the call, and the context lives longer.
         let context = unsafe { &*context.cast::<Context>() };
-        // SAFETY: as above.
+        // SAFETY: the world outlives the call in which the completion comes.
         (context.work)(unsafe { &*context.world });
     }
     let world = World::with(Differs { completion: CompletionMode::Early, ..Differs::default() });
@@ -185,7 +185,7 @@ pub const ROWS: &[Row] = &[
                 let _ = ndk!(any, NdkQueryExtension(ptr::null(), NDK_VERSION::V1_2, ptr::null_mut()));
                 // SAFETY: an open queue.
                 let table = unsafe { (*any).Dispatch };
-                // SAFETY: as above.
+                // SAFETY: an open queue's table, with every slot.
                 let slot = unsafe { (*table).NdkCloseCq }.expect("the slot");
                 // The provider is asked to close while its poll has not begun: on this thread nothing is freed under it.
                 // SAFETY: open, and closed once.
@@ -206,7 +206,7 @@ pub const ROWS: &[Row] = &[
                 let any = other.get();
                 // SAFETY: an open queue.
                 let table = unsafe { (*any).Dispatch };
-                // SAFETY: as above.
+                // SAFETY: an open queue's table, with every slot.
                 let slot = unsafe { (*table).NdkCloseCq }.expect("the slot");
                 // SAFETY: open, and closed once.
                 let _ = unsafe { slot(any.cast(), Some(closed), Done::new().context()) };
@@ -254,7 +254,7 @@ pub const ROWS: &[Row] = &[
                 let any: *mut NDK_CQ = pd.get().cast();
                 // SAFETY: an open object; slot 0 is the close.
                 let table = unsafe { (*any).Dispatch };
-                // SAFETY: as above.
+                // SAFETY: an open object's table, whose slot 0 is the close.
                 let slot = unsafe { (*table).NdkCloseCq }.expect("the slot");
                 // SAFETY: open, and closed once.
                 let _ = unsafe { slot(any.cast(), Some(closed), Done::new().context()) };

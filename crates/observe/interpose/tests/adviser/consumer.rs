@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    collections::BTreeMap,
     ffi::c_void,
     net::SocketAddr,
     ptr,
@@ -19,7 +20,7 @@ use conformance::{
 use host::HostOs;
 use interpose::{
     Function, Phase, Verdict,
-    adviser::{Adviser, Finding, Report, Settings, Sink, Totals},
+    adviser::{Adviser, Finding, Report, Settings, Sink, Step, Totals},
     faults::{Faults, Plan, Rule, Tally, Target},
 };
 use ndkpi::*;
@@ -83,12 +84,49 @@ impl Contexts {
     }
 }
 
-/// Keeps findings.
-struct Kept(Arc<Mutex<Vec<(Finding, String)>>>);
+/// Keeps findings, and the steps of the consumer.
+struct Kept {
+    found: Arc<Mutex<Vec<(Finding, String)>>>,
+    steps: Arc<Mutex<Steps>>,
+}
+
+/// The steps, with names for the objects.
+#[derive(Default)]
+struct Steps {
+    names: BTreeMap<usize, String>,
+    steps: Vec<String>,
+}
+
+impl Steps {
+    fn add(&mut self, step: &Step<'_>) {
+        let (key, words) = match *step {
+            Step::Opened { key, object, .. } => {
+                self.names.insert(key, object.to_string());
+                (key, "opened".to_owned())
+            }
+            Step::Began { key, function, .. } => (key, format!("began {}", function.name())),
+            Step::Closing { key } => (key, "closing".to_owned()),
+            Step::Ended { key, .. } => (key, "ended".to_owned()),
+            Step::Unarmed { key } => (key, "unarmed".to_owned()),
+            Step::Polled { key, .. } => (key, "polled".to_owned()),
+            Step::Armed { key } => (key, "armed".to_owned()),
+        };
+        let name = self.names.get(&key).map_or("adapter", String::as_str);
+        self.steps.push(format!("{name}: {words}"));
+    }
+}
 
 impl Sink for Kept {
     fn report(&self, report: &Report<'_>) {
-        self.0.lock().expect("no panic").push((report.finding, report.to_string()));
+        self.found.lock().expect("no panic").push((report.finding, report.to_string()));
+    }
+
+    fn follows(&self) -> bool {
+        true
+    }
+
+    fn follow(&self, step: &Step<'_>) {
+        self.steps.lock().expect("no panic").add(step);
     }
 }
 
@@ -188,7 +226,7 @@ pub unsafe extern "system" fn requested(context: *mut c_void, status: NtStatus) 
 
 /// The completion of a creation.
 pub unsafe extern "system" fn created(context: *mut c_void, status: NtStatus, object: *mut NDK_OBJECT_HEADER) {
-    // SAFETY: as above.
+    // SAFETY: the context is that of the call: a `Done`, which the test keeps until the callback has come.
     let done = unsafe { &*context.cast::<Done>() };
     done.object.store(object.cast(), SeqCst);
     done.set(status);
@@ -196,14 +234,14 @@ pub unsafe extern "system" fn created(context: *mut c_void, status: NtStatus, ob
 
 /// The completion of a close.
 pub unsafe extern "system" fn closed(context: *mut c_void) {
-    // SAFETY: as above.
+    // SAFETY: the context is that of the call: a `Done`, which the test keeps until the callback has come.
     let done = unsafe { &*context.cast::<Done>() };
     done.set(NtStatus::SUCCESS);
 }
 
 /// A connect event.
 unsafe extern "system" fn connection_came(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
-    // SAFETY: as above.
+    // SAFETY: the context is that of the call: a `Done`, which the test keeps until the callback has come.
     let done = unsafe { &*context.cast::<Done>() };
     done.object.store(connector.cast(), SeqCst);
     done.set(NtStatus::SUCCESS);
@@ -211,7 +249,7 @@ unsafe extern "system" fn connection_came(context: *mut c_void, connector: *mut 
 
 /// A notification that only counts.
 pub unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
-    // SAFETY: as above.
+    // SAFETY: the context is that of the call: a `Done`, which the test keeps until the callback has come.
     let done = unsafe { &*context.cast::<Done>() };
     done.set(status);
 }
@@ -227,7 +265,7 @@ impl Target for Pulled {
 
 /// The end of a connection.
 unsafe extern "system" fn disconnected(context: *mut c_void) {
-    // SAFETY: as above.
+    // SAFETY: the context is that of the call: a `Done`, which the test keeps until the callback has come.
     let done = unsafe { &*context.cast::<Done>() };
     done.set(NtStatus::SUCCESS);
 }
@@ -241,6 +279,7 @@ pub struct World {
     has_faults: bool,
     work: Planned,
     found: Arc<Mutex<Vec<(Finding, String)>>>,
+    steps: Arc<Mutex<Steps>>,
 }
 
 /// How the machine of a test differs from the ordinary one.
@@ -275,8 +314,9 @@ impl World {
         };
         let platform = HostPlatform::start_with(setup, differs.adjust).expect("a machine");
         let provider = platform.open(0, NDK_VERSION::new(2, 0)).expect("an adapter");
-        let found: Arc<Mutex<Vec<_>>> = Arc::default();
-        let sink = fallible::Arc::try_new(Kept(found.clone())).expect("memory");
+        let (found, steps): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Steps>>) = Default::default();
+        let sink = fallible::Arc::try_new(Kept { found: found.clone(), steps: steps.clone() });
+        let sink = sink.expect("memory");
         let totals = fallible::Arc::try_new(Totals::default()).expect("memory");
         let settings = Settings { longest_callback: differs.longest_callback, ..Settings::default() };
         let os = platform.devices()[0].os().clone();
@@ -293,7 +333,7 @@ impl World {
         let adviser = Adviser::new(os, settings, sink, totals);
         // SAFETY: the adapter was just opened.
         let adapter = unsafe { interpose::wrap(provider, (adviser, inside)) }.expect("memory");
-        Self { platform, adapter, tally, has_faults: differs.faults.is_some(), work, found }
+        Self { platform, adapter, tally, has_faults: differs.faults.is_some(), work, found, steps }
     }
 
     /// Does something inside the next call of a function.
@@ -306,6 +346,11 @@ impl World {
     /// What was found, with words.
     pub fn found(&self) -> Vec<(Finding, String)> {
         self.found.lock().expect("no panic").clone()
+    }
+
+    /// The steps of the consumer so far, each with its object.
+    pub fn steps(&self) -> Vec<String> {
+        self.steps.lock().expect("no panic").steps.clone()
     }
 
     pub fn wait(&self, what: &str, until: &dyn Fn() -> bool) {
@@ -353,9 +398,9 @@ impl World {
         let any: *mut NDK_CQ = object.cast();
         // SAFETY: an object that the consumer of the test holds, whatever its kind: slot 0 is the close.
         let table = unsafe { (*any).Dispatch };
-        // SAFETY: as above.
+        // SAFETY: the table of an object that is open.
         let slot = unsafe { (*table).NdkCloseCq }.expect("every slot is there");
-        // SAFETY: as above.
+        // SAFETY: the object is open and closed once, with a context that the test keeps until the callback has come.
         unsafe { slot(any.cast(), Some(closed), context) }
     }
 

@@ -13,4 +13,5 @@ mod faults;
 mod modes;
 mod rows;
 mod soak;
+mod steps;
 mod suite;

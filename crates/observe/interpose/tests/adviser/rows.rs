@@ -95,7 +95,7 @@ pub fn in_notification(work: fn(&World), differs: Differs) -> Found {
     unsafe extern "system" fn callback(context: *mut std::ffi::c_void, _: NtStatus) {
         // SAFETY: the test waits for the notification before the context ends.
         let context = unsafe { &*context.cast::<Context>() };
-        // SAFETY: as above.
+        // SAFETY: the test waits for the notification before the world ends.
         (context.work)(unsafe { &*context.world });
     }
     let world = World::with(differs);

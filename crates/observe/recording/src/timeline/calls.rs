@@ -6,10 +6,10 @@ use interpose::{Function, Phase};
 
 use crate::{Outcome, Record, Recording};
 
-use super::{LaneKind, Mark, MarkKind, Rule, Timeline, names, names::Names, rules, words};
+use super::{LaneKind, Mark, MarkKind, Moments, Rule, Timeline, names, names::Names, rules, words};
 
 /// Adds the lanes of processors.
-pub fn add(timeline: &mut Timeline, recording: &Recording, names: &Names) {
+pub fn add(timeline: &mut Timeline, recording: &Recording, moments: &Moments, names: &Names) {
     let mut processors: Vec<u32> = recording.records.iter().map(|record| record.processor.into()).collect();
     processors.sort_unstable();
     processors.dedup();
@@ -18,7 +18,7 @@ pub fn add(timeline: &mut Timeline, recording: &Recording, names: &Names) {
     }
     // What has begun and not ended: by adapter, call and whether it is a callback.
     let mut open = HashMap::new();
-    for (moment, record) in recording.records.iter().enumerate() {
+    for (moment, record) in moments.records(recording) {
         let is_callback = matches!(record.phase, Phase::Callback | Phase::CallbackReturn);
         let key = (record.adapter, record.call, is_callback);
         if matches!(record.phase, Phase::Call | Phase::Callback) {

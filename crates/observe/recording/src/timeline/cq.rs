@@ -11,7 +11,7 @@ use ndkpi::NtStatus;
 
 use crate::{Arguments, Outcome, Record, Recording};
 
-use super::{Arrow, LaneKind, Mark, MarkKind, Timeline, names, names::Names, rules, words};
+use super::{Arrow, LaneKind, Mark, MarkKind, Moments, Timeline, names, names::Names, rules, words};
 
 /// What is known of a queue so far.
 #[derive(Default)]
@@ -26,9 +26,9 @@ struct Queue {
 }
 
 /// Adds the lanes of completion queues.
-pub fn add(timeline: &mut Timeline, recording: &Recording, names: &Names) {
+pub fn add(timeline: &mut Timeline, recording: &Recording, moments: &Moments, names: &Names) {
     let mut queues: HashMap<u32, Queue> = HashMap::new();
-    for (moment, record) in recording.records.iter().enumerate() {
+    for (moment, record) in moments.records(recording) {
         if !is_of_a_queue(record.function) {
             continue;
         }
@@ -49,7 +49,7 @@ pub fn add(timeline: &mut Timeline, recording: &Recording, names: &Names) {
             _ => {}
         }
     }
-    let last = recording.records.len().saturating_sub(1);
+    let last = moments.times.len().saturating_sub(1);
     for (mark, ..) in queues.values().filter_map(|queue| queue.armed) {
         let mark = &mut timeline.marks[mark];
         mark.to = last;
@@ -240,7 +240,7 @@ mod tests {
                 arguments: arguments.clone(),
             };
         let records = (0..).zip(events).map(record).collect();
-        Recording { records, first: 0, lost: 0, torn: 0, processors: 1 }
+        Recording { records, frames: Vec::new(), numbers: Vec::new(), first: 0, lost: 0, torn: 0, processors: 1 }
     }
 
     fn arm(kind: u32) -> [(Phase, Function, Arguments, Outcome); 2] {

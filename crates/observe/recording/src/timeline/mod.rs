@@ -1,26 +1,32 @@
 //! A recording as a picture: lanes of what happened where, with the reason in words and the rule behind it.
 //!
-//! There is a lane for each processor, queue pair and completion queue ([`Timeline::of`]). [`svg`] makes a picture of it, [`html`] a
-//! page with zoom, search and details that needs nothing else.
+//! There is a lane for each processor, queue pair, completion queue and wire ([`Timeline::of`]). [`svg`] makes a picture of it, [`html`] a
+//! page with zoom, search and details that needs nothing else, [`perfetto`] a trace for programs that show traces.
 
 mod calls;
 mod cq;
+mod groups;
 mod html;
 mod names;
+mod perfetto;
 mod qp;
 mod rules;
 mod svg;
+mod wire;
 mod words;
 
 pub use html::html;
 pub(crate) use names::Names;
+pub use perfetto::perfetto;
 pub use rules::Rule;
 pub use svg::{Options, Scale, escape, svg};
+
+use std::collections::HashMap;
 
 use crate::{Record, Recording};
 
 /// What a lane is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LaneKind {
     /// Calls and callbacks on a processor.
     Processor,
@@ -28,6 +34,8 @@ pub enum LaneKind {
     QueuePair,
     /// Arms, callbacks and polls of a completion queue.
     CompletionQueue,
+    /// Frames of no queue pair: connection managers, neighbours, what cannot be read.
+    Wire,
 }
 
 /// A row of the picture.
@@ -39,6 +47,8 @@ pub struct Lane {
     pub number: u32,
     /// Its name.
     pub name: String,
+    /// What it belongs to: a connection, by its queue pairs, with their completion queues; or what all of its kind are.
+    pub group: String,
 }
 
 /// What a mark shows.
@@ -64,11 +74,21 @@ pub enum MarkKind {
     EmptyPoll,
     /// Moderation, a resize, a flush, a step of a connection.
     Control,
+    /// A packet of a message, or data of a READ, that leaves or comes in.
+    Packet,
+    /// A packet that leaves once more.
+    Retry,
+    /// An ACK.
+    Ack,
+    /// A NAK or RNR NAK.
+    Nak,
+    /// A frame of a connection manager or about neighbours.
+    Management,
 }
 
 impl MarkKind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 15] = [
         Self::Call,
         Self::Callback,
         Self::Request,
@@ -79,6 +99,11 @@ impl MarkKind {
         Self::Poll,
         Self::EmptyPoll,
         Self::Control,
+        Self::Packet,
+        Self::Retry,
+        Self::Ack,
+        Self::Nak,
+        Self::Management,
     ];
 
     /// Its name, of one word.
@@ -95,6 +120,11 @@ impl MarkKind {
             Self::Poll => "poll",
             Self::EmptyPoll => "empty-poll",
             Self::Control => "control",
+            Self::Packet => "packet",
+            Self::Retry => "retry",
+            Self::Ack => "ack",
+            Self::Nak => "nak",
+            Self::Management => "management",
         }
     }
 }
@@ -140,18 +170,16 @@ pub struct Timeline {
     pub moments: Vec<u64>,
     /// What is not in the recording.
     pub remark: String,
+    /// Where each lane is in `lanes`.
+    places: HashMap<(LaneKind, u32), usize>,
 }
 
 impl Timeline {
     /// The timeline of a recording.
     #[must_use]
     pub fn of(recording: &Recording) -> Self {
-        let (begin, _) = recording.times();
-        let mut timeline = Self {
-            moments: recording.records.iter().map(|record| record.time - begin).collect(),
-            remark: remark(recording),
-            ..Self::default()
-        };
+        let moments = Moments::of(recording);
+        let mut timeline = Self { moments: moments.times.clone(), remark: remark(recording), ..Self::default() };
         // The clocks of processors may differ a little: time goes on all the same.
         let mut latest = 0;
         for moment in &mut timeline.moments {
@@ -159,17 +187,18 @@ impl Timeline {
             *moment = latest;
         }
         let names = names::Names::of(recording);
-        calls::add(&mut timeline, recording, &names);
-        qp::add(&mut timeline, recording, &names);
-        cq::add(&mut timeline, recording, &names);
+        calls::add(&mut timeline, recording, &moments, &names);
+        qp::add(&mut timeline, recording, &moments, &names);
+        cq::add(&mut timeline, recording, &moments, &names);
+        wire::add(&mut timeline, recording, &moments, &names);
+        groups::name(&mut timeline.lanes, recording, &names);
         timeline
     }
 
     /// The lane of this kind and number, made if it is not there.
     fn lane(&mut self, kind: LaneKind, number: u32, name: impl FnOnce() -> String) -> usize {
-        let found = self.lanes.iter().position(|lane| (lane.kind, lane.number) == (kind, number));
-        found.unwrap_or_else(|| {
-            self.lanes.push(Lane { kind, number, name: name() });
+        *self.places.entry((kind, number)).or_insert_with(|| {
+            self.lanes.push(Lane { kind, number, name: name(), group: String::new() });
             self.lanes.len() - 1
         })
     }
@@ -178,6 +207,40 @@ impl Timeline {
     fn mark(&mut self, mark: Mark) -> usize {
         self.marks.push(mark);
         self.marks.len() - 1
+    }
+}
+
+/// The moments of records and frames, which share one order.
+struct Moments {
+    times: Vec<u64>,
+    /// Of each record.
+    records: Vec<usize>,
+    /// Of each frame.
+    frames: Vec<usize>,
+}
+
+impl Moments {
+    fn of(recording: &Recording) -> Self {
+        let (begin, _) = recording.times();
+        let room = recording.records.len() + recording.frames.len();
+        let mut this = Self { times: Vec::with_capacity(room), records: Vec::new(), frames: Vec::new() };
+        let mut frames = recording.frames.iter().peekable();
+        for place in 0..=recording.records.len() {
+            while let Some(frame) = frames.next_if(|frame| frame.place <= place) {
+                this.frames.push(this.times.len());
+                this.times.push(frame.time - begin);
+            }
+            if let Some(record) = recording.records.get(place) {
+                this.records.push(this.times.len());
+                this.times.push(record.time - begin);
+            }
+        }
+        this
+    }
+
+    /// The records of a recording, with their moments.
+    fn records<'a>(&self, recording: &'a Recording) -> impl Iterator<Item = (usize, &'a Record)> {
+        self.records.iter().copied().zip(&recording.records)
     }
 }
 

@@ -89,6 +89,11 @@ impl Names {
         self.cqs.get(&qp).map(|cqs| cqs[usize::from(!receives)])
     }
 
+    /// The queue pairs with their completion queues: for receives, for initiator requests.
+    pub fn cqs(&self) -> impl Iterator<Item = (u32, [u32; 2])> {
+        self.cqs.iter().map(|(qp, cqs)| (*qp, *cqs))
+    }
+
     /// The queue pair of a connector.
     pub fn qp_of(&self, connector: u32) -> Option<u32> {
         self.connectors.get(&connector).copied()

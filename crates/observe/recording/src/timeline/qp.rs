@@ -7,16 +7,16 @@ use ndkpi::NDK_OP_FLAG_SILENT_SUCCESS as SILENT;
 
 use crate::{Arguments, Outcome, Record, Recording};
 
-use super::{LaneKind, Mark, MarkKind, Timeline, names, names::Names, rules, words};
+use super::{LaneKind, Mark, MarkKind, Moments, Timeline, names, names::Names, rules, words};
 
 /// A request whose completion was not seen yet: its mark, and when it was posted.
 type Waiting = HashMap<(u32, u64, bool), VecDeque<usize>>;
 
 /// Adds the lanes of queue pairs.
-pub fn add(timeline: &mut Timeline, recording: &Recording, names: &Names) {
+pub fn add(timeline: &mut Timeline, recording: &Recording, moments: &Moments, names: &Names) {
     let mut waiting = Waiting::new();
     let mut calls = HashMap::new();
-    for (moment, record) in recording.records.iter().enumerate() {
+    for (moment, record) in moments.records(recording) {
         let key = (record.adapter, record.call);
         match (record.phase, record.function) {
             (Phase::Call, function) if is_post(function) => {
@@ -62,8 +62,8 @@ const fn is_post(function: Function) -> bool {
 }
 
 fn posted(record: &Record, lane: usize, moment: usize) -> Option<Mark> {
-    words::posted(&record.arguments)?;
-    let name = record.function.name().trim_start_matches("Ndk").to_lowercase();
+    let (context, _) = words::posted(&record.arguments)?;
+    let name = format!("{} {context:#x}", record.function.name().trim_start_matches("Ndk").to_lowercase());
     let text = format!("{}: {}.", record.function.name(), words::request(&record.arguments));
     Some(Mark { lane, kind: MarkKind::Request, from: moment, to: moment, label: name, text, rule: rules::POST })
 }

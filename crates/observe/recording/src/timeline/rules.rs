@@ -35,8 +35,14 @@ rules! {
     RESIZE: "NDKPI 7.1.11" at "semantics.md#ndkpi-71-completion-queues";
     QUEUE_PAIR: "NDKPI 7.2" at "semantics.md#ndkpi-72-queue-pairs";
     POST: "NDKPI 7.3" at "semantics.md#ndkpi-73-posting";
-    CONNECTION: "NDKPI 7.7" at "semantics.md#ndkpi-77-and-78-connections-and-endpoints";
-    CLOSE: "NDKPI 7.9" at "semantics.md#ndkpi-79-lifetime";
+    CONNECTION: "NDKPI 7.7" at "semantics.md#ndkpi-77-connections";
+    CLOSE: "NDKPI 7.9" at "semantics.md#ndkpi-79-object-lifetime-and-close";
+    WIRE_FRAME: "RoCEv2 1" at "reference/rocev2.md#1-frames";
+    WIRE_PSN: "RoCEv2 4" at "reference/rocev2.md#4-psn-and-msn";
+    WIRE_ACK: "RoCEv2 5.2" at "reference/rocev2.md#52-acknowledging";
+    WIRE_RESPONSE: "RoCEv2 6.3" at "reference/rocev2.md#63-responses";
+    WIRE_BACK: "RoCEv2 6.4" at "reference/rocev2.md#64-going-back";
+    WIRE_MANAGER: "RoCEv2 8" at "reference/rocev2.md#8-connection-management";
 }
 
 impl Rule {

@@ -53,6 +53,7 @@ pub const CASES: &[Case] = &[
         "The requests fail, and no byte moves.",
         wrong_local_token,
     ),
+    //= NDKPI 7.3.10
     Case::new(
         "access.wrong-remote-token",
         "NDKPI 7.4",

@@ -9,6 +9,7 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
+    //= NDKPI 7.1.1
     Case::new(
         "arm.new-queue-is-unarmed",
         "NDKPI 7.1.1",
@@ -16,6 +17,7 @@ pub const CASES: &[Case] = &[
         "No callback.",
         new_queue_is_unarmed,
     ),
+    //= NDKPI 7.1.3
     Case::new(
         "arm.one-callback-per-arm",
         "NDKPI 7.1.3",
@@ -23,6 +25,7 @@ pub const CASES: &[Case] = &[
         "Exactly one callback, with STATUS_SUCCESS.",
         one_callback_per_arm,
     ),
+    //= NDKPI 7.1.3
     Case::new(
         "arm.again-after-each-callback",
         "NDKPI 7.1.3",
@@ -30,6 +33,7 @@ pub const CASES: &[Case] = &[
         "One callback for each arm.",
         again_after_each_callback,
     ),
+    //= NDKPI 7.1.4
     Case::new(
         "arm.merge-any-any",
         "NDKPI 7.1.4",
@@ -44,6 +48,7 @@ pub const CASES: &[Case] = &[
         "ANY: the arm is not weakened.",
         merge_any_errors,
     ),
+    //= bug 4
     Case::new(
         "arm.merge-any-solicited",
         "NDKPI 7.1.4",
@@ -81,6 +86,7 @@ pub const CASES: &[Case] = &[
         "SOLICITED.",
         merge_solicited_solicited,
     ),
+    //= NDKPI 7.1.4
     Case::new(
         "arm.merge-triples",
         "NDKPI 7.1.4",
@@ -88,6 +94,8 @@ pub const CASES: &[Case] = &[
         "The strongest of the three holds, in the order ERRORS, SOLICITED, ANY.",
         merge_triples,
     ),
+    //= NDKPI 7.1.5
+    //= NDKPI 7.3.6
     Case::new(
         "arm.solicited-ignores-plain",
         "NDKPI 7.1.5",
@@ -95,6 +103,7 @@ pub const CASES: &[Case] = &[
         "No callback for the first ten, one for the last.",
         solicited_ignores_plain,
     ),
+    //= NDKPI 7.1.5
     Case::new(
         "arm.solicited-by-error",
         "NDKPI 7.1.5",
@@ -102,6 +111,7 @@ pub const CASES: &[Case] = &[
         "A callback: a request that fails satisfies SOLICITED.",
         solicited_by_error,
     ),
+    //= NDKPI 7.1.5
     Case::new("arm.any-by-error", "NDKPI 7.1.5", "Arms ANY and flushes a posted receive.", "A callback.", any_by_error),
     Case::new(
         "arm.errors-by-failed-request",
@@ -110,6 +120,7 @@ pub const CASES: &[Case] = &[
         "Open: whether a failed request alone satisfies an ERRORS arm.",
         errors_by_failed_request,
     ),
+    //= NDKPI 7.1.4
     Case::new(
         "arm.unknown-type",
         "NDKPI 7.1.4",

@@ -15,6 +15,7 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
+    //= NDKPI 7.1.12
     Case::new(
         "close.queue-waits-for-queue-pair",
         "NDKPI 7.9",
@@ -22,6 +23,8 @@ pub const CASES: &[Case] = &[
         "The queues' closes complete after the queue pair's.",
         queue_waits_for_queue_pair,
     ),
+    //= NDKPI 7.9.1
+    //= NDKPI 7.9.5
     Case::new(
         "close.domain-waits-for-children",
         "NDKPI 7.9",
@@ -29,6 +32,7 @@ pub const CASES: &[Case] = &[
         "The domain's close completes after theirs.",
         domain_waits_for_children,
     ),
+    //= NDKPI 7.9.1
     Case::new(
         "close.queue-pair-waits-for-connector",
         "NDKPI 7.9",
@@ -36,6 +40,9 @@ pub const CASES: &[Case] = &[
         "The queue pair's close completes after the connector's.",
         queue_pair_waits_for_connector,
     ),
+    //= NDKPI 7.9.1
+    //= NDKPI 7.9.5
+    //= invariant 6
     Case::new(
         "close.every-order",
         "NDKPI 7.9",
@@ -43,6 +50,7 @@ pub const CASES: &[Case] = &[
         "All closes complete.",
         every_order,
     ),
+    //= NDKPI 7.9.2
     Case::new(
         "close.queue-pair-flushes",
         "NDKPI 7.9",
@@ -50,6 +58,7 @@ pub const CASES: &[Case] = &[
         "They complete with STATUS_CANCELLED, or not at all; the close completes.",
         queue_pair_flushes,
     ),
+    //= NDKPI 7.1.8
     Case::new(
         "close.entries-stay",
         "NDKPI 7.1.8",
@@ -57,6 +66,8 @@ pub const CASES: &[Case] = &[
         "They are there.",
         entries_stay,
     ),
+    //= NDKPI 7.1.12
+    //= bug 1
     Case::new(
         "close.queue-inside-its-callback",
         "NDKPI 7.1.12",
@@ -64,7 +75,9 @@ pub const CASES: &[Case] = &[
         "The close completes after the callback has returned.",
         queue_inside_its_callback,
     ),
+    //= NDKPI 7.1.12
     Case::new("close.armed-queue", "NDKPI 7.1.12", "Closes an armed completion queue.", "No callback.", armed_queue),
+    //= NDKPI 7.6.2
     Case::new(
         "close.region-with-window",
         "NDKPI 7.9",
@@ -79,6 +92,7 @@ pub const CASES: &[Case] = &[
         "The close completes, the write fails.",
         registered_region,
     ),
+    //= NDKPI 7.9.3
     Case::new(
         "close.while-disconnecting",
         "NDKPI 7.9",
@@ -86,6 +100,7 @@ pub const CASES: &[Case] = &[
         "Both complete, the disconnect first.",
         while_disconnecting,
     ),
+    //= NDKPI 7.9.3
     Case::new(
         "close.while-deregistering",
         "NDKPI 7.9",
@@ -93,6 +108,7 @@ pub const CASES: &[Case] = &[
         "Both complete, the deregistration first.",
         while_deregistering,
     ),
+    //= NDKPI 7.9.4
     Case::new(
         "close.during-traffic",
         "NDKPI 7.9",
@@ -307,10 +323,7 @@ fn while_disconnecting(s: &Session<'_>) -> Verdict {
         a.send(1, 0, 16, 0)?;
         let pending = active.core().disconnect()?;
         active.start_close()?.wait()?;
-        ensure!(
-            pending.outcome().is_some(),
-            "the close of a connector completed before its disconnect (NDKPI 7.9, rule 3)"
-        );
+        ensure!(pending.outcome().is_some(), "the close of a connector completed before its disconnect (NDKPI 7.9.3)");
         passive.close()?;
         drop((listener, a, b));
     }
@@ -328,10 +341,7 @@ fn while_deregistering(s: &Session<'_>) -> Verdict {
         s.platform().dwell(&|| buffer.holds(0, 0) != Ok(true));
         let pending = mr.core().deregister()?;
         mr.start_close()?.wait()?;
-        ensure!(
-            pending.outcome().is_some(),
-            "the close of a region completed before its deregistration (NDKPI 7.9, rule 3)"
-        );
+        ensure!(pending.outcome().is_some(), "the close of a region completed before its deregistration (NDKPI 7.9.3)");
         pending.succeeds()?;
         pair.a.initiated().take(4)?;
     }

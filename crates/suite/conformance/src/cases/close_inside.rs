@@ -18,6 +18,7 @@ pub const CASES: &[Case] = &[
         "The close completes, and the connect ends with STATUS_CONNECTION_REFUSED.",
         connect_event,
     ),
+    //= NDKPI 7.9.7
     Case::new(
         "close-inside.completion-of-a-resize",
         "NDKPI 7.9",

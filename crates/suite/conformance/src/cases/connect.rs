@@ -16,6 +16,7 @@ const EPHEMERAL: core::ops::RangeInclusive<u16> = 49152..=65535;
 
 pub const CASES: &[Case] = &[
     Case::new("connect.ipv4", "NDKPI 7.7.1", "Connects over IPv4 and sends a message each way.", "Both arrive.", ipv4),
+    //= NDKPI 7.8.3
     Case::new("connect.ipv6", "NDKPI 7.8", "Connects over IPv6 and sends a message each way.", "Both arrive.", ipv6),
     Case::new(
         "connect.addresses",
@@ -73,6 +74,7 @@ pub const CASES: &[Case] = &[
         "The connect ends with STATUS_IO_TIMEOUT, and so does the accept.",
         timeouts,
     ),
+    //= NDKPI 7.7.2
     Case::new(
         "connect.accept-pends",
         "NDKPI 7.7.2",
@@ -80,6 +82,7 @@ pub const CASES: &[Case] = &[
         "The accept completes when the connect is completed, not before.",
         accept_pends,
     ),
+    //= NDKPI 7.7.2
     Case::new(
         "connect.rejected",
         "NDKPI 7.7.2",
@@ -101,6 +104,7 @@ pub const CASES: &[Case] = &[
         "The accept ends with STATUS_CONNECTION_ABORTED.",
         rejected_by_active_side,
     ),
+    //= NDKPI 7.7.1
     Case::new(
         "connect.active-side-gives-up",
         "NDKPI 5.8",
@@ -115,6 +119,7 @@ pub const CASES: &[Case] = &[
         "STATUS_CONNECTION_ABORTED.",
         passive_side_gives_up,
     ),
+    //= NDKPI 7.7.2
     Case::new(
         "connect.rejected-after-the-peer-gave-up",
         "NDKPI 5.8",
@@ -130,6 +135,7 @@ pub const CASES: &[Case] = &[
         "STATUS_CONNECTION_INVALID.",
         complete_without_connect,
     ),
+    //= NDKPI 7.7.4
     Case::new(
         "connect.private-data",
         "NDKPI 7.7.4",
@@ -137,6 +143,7 @@ pub const CASES: &[Case] = &[
         "Each side reads what the other gave.",
         private_data,
     ),
+    //= NDKPI 7.7.4
     Case::new(
         "connect.private-data-sizes",
         "NDKPI 7.7.4",
@@ -151,6 +158,7 @@ pub const CASES: &[Case] = &[
         "A failure; which is open.",
         private_data_too_long,
     ),
+    //= NDKPI 7.7.3
     Case::new(
         "connect.read-limits",
         "NDKPI 7.7.3",
@@ -165,6 +173,7 @@ pub const CASES: &[Case] = &[
         "The reads fail and move nothing; the other side reads as it may. Open: how they fail.",
         no_reads,
     ),
+    //= NDKPI 7.7.8
     Case::new(
         "connect.paused-events",
         "NDKPI 7.7.8",
@@ -172,6 +181,7 @@ pub const CASES: &[Case] = &[
         "The first is refused without an event, the second is not.",
         paused_events,
     ),
+    //= NDKPI 7.8.2
     Case::new(
         "connect.closed-listener-refuses",
         "NDKPI 7.8",
@@ -186,6 +196,7 @@ pub const CASES: &[Case] = &[
         "The other side gets the event of NDKPI 2.1, once.",
         events_of_2_1,
     ),
+    //= NDKPI 7.2.3
     Case::new(
         "connect.queue-pair-not-reused",
         "NDKPI 7.2",
@@ -193,6 +204,7 @@ pub const CASES: &[Case] = &[
         "A failure.",
         queue_pair_not_reused,
     ),
+    //= NDKPI 7.2.3
     Case::new(
         "connect.connector-not-reused",
         "NDKPI 7.2",

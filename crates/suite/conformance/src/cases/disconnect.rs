@@ -9,6 +9,7 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
+    //= NDKPI 7.7.5
     Case::new(
         "disconnect.graceful",
         "NDKPI 7.7.5",
@@ -30,6 +31,7 @@ pub const CASES: &[Case] = &[
         "Both requests complete, no side gets more than one event.",
         at_the_same_time,
     ),
+    //= NDKPI 7.2.6
     Case::new(
         "disconnect.flushes-own-receives",
         "NDKPI 7.7.5",
@@ -37,6 +39,8 @@ pub const CASES: &[Case] = &[
         "They complete with STATUS_CANCELLED, in order.",
         flushes_own_receives,
     ),
+    //= NDKPI 7.2.6
+    //= NDKPI 7.7.6
     Case::new(
         "disconnect.incoming-does-not-flush",
         "NDKPI 7.7.6",
@@ -44,6 +48,7 @@ pub const CASES: &[Case] = &[
         "Nothing completes before the consumer flushes; then all do, with STATUS_CANCELLED.",
         incoming_does_not_flush,
     ),
+    //= NDKPI 7.7.6
     Case::new(
         "disconnect.abort-does-not-flush",
         "NDKPI 7.7.6",
@@ -65,6 +70,7 @@ pub const CASES: &[Case] = &[
         "STATUS_CONNECTION_INVALID, or a completion that is no success.",
         posts_after_the_peers,
     ),
+    //= NDKPI 7.7.5
     Case::new(
         "disconnect.carries-out-what-was-posted",
         "NDKPI 7.7.5",
@@ -72,6 +78,7 @@ pub const CASES: &[Case] = &[
         "When the disconnect completes all their bytes are at the peer.",
         carries_out_what_was_posted,
     ),
+    //= NDKPI 7.7.5
     Case::new(
         "disconnect.nothing-left-to-wait-for",
         "NDKPI 7.7.5",
@@ -79,6 +86,7 @@ pub const CASES: &[Case] = &[
         "Both requests complete, neither with STATUS_IO_TIMEOUT; the send does not succeed.",
         nothing_left_to_wait_for,
     ),
+    //= NDKPI 7.7.7
     Case::new(
         "disconnect.close-aborts",
         "NDKPI 7.7.7",
@@ -93,6 +101,7 @@ pub const CASES: &[Case] = &[
         "Nothing is called, and the other side can be closed.",
         without_event,
     ),
+    //= NDKPI 7.2.7
     Case::new(
         "disconnect.failure-is-told-to-both",
         "NDKPI 7.7.6",
@@ -100,6 +109,8 @@ pub const CASES: &[Case] = &[
         "The write fails, and both sides get one event.",
         failure_is_told_to_both,
     ),
+    //= NDKPI 7.9.3
+    //= NDKPI 7.9.4
     Case::new(
         "disconnect.close-inside-the-event",
         "NDKPI 7.9",

@@ -43,6 +43,7 @@ pub const CASES: &[Case] = &[
         "STATUS_BUFFER_TOO_SMALL with 28, then the address.",
         listen_ipv6,
     ),
+    //= NDKPI 7.8.1
     Case::new(
         "endpoint.port-stays-in-use",
         "NDKPI 7.8",
@@ -71,6 +72,7 @@ pub const CASES: &[Case] = &[
         "STATUS_INVALID_ADDRESS.",
         shared_elsewhere,
     ),
+    //= NDKPI 7.8.3
     Case::new(
         "endpoint.shared-serves-many",
         "NDKPI 7.8",
@@ -85,6 +87,7 @@ pub const CASES: &[Case] = &[
         "STATUS_ADDRESS_ALREADY_EXISTS the second time.",
         shared_same_remote,
     ),
+    //= NDKPI 7.8.3
     Case::new(
         "endpoint.shared-close-pends",
         "NDKPI 7.8",

@@ -29,6 +29,7 @@ pub const CASES: &[Case] = &[
         "It works each time, with the token read after each registration.",
         register_use_invalidate,
     ),
+    //= NDKPI 7.4.4
     Case::new(
         "fast.token-is-valid-at-return",
         "NDKPI 7.4",
@@ -64,6 +65,7 @@ pub const CASES: &[Case] = &[
         "What was not granted fails.",
         rights,
     ),
+    //= NDKPI 7.4.5
     Case::new(
         "fast.remote-rights-need-initialisation",
         "NDKPI 7.4",
@@ -78,6 +80,7 @@ pub const CASES: &[Case] = &[
         "The first succeeds, the second gets STATUS_IMPLEMENTATION_LIMIT.",
         page_count_unsupported,
     ),
+    //= NDKPI 7.4.6
     Case::new(
         "fast.bad-arithmetic",
         "NDKPI 7.4",
@@ -86,6 +89,7 @@ pub const CASES: &[Case] = &[
         "None is posted. Open: the statuses.",
         bad_arithmetic,
     ),
+    //= NDKPI 7.4.6
     Case::new(
         "fast.base-of-zero",
         "NDKPI 7.4",
@@ -107,6 +111,7 @@ pub const CASES: &[Case] = &[
         "It fails, and no byte moves.",
         invalidated_token,
     ),
+    //= NDKPI 7.6.3
     Case::new(
         "fast.invalidate-twice",
         "NDKPI 9",
@@ -121,6 +126,7 @@ pub const CASES: &[Case] = &[
         "Open: what happens.",
         register_twice,
     ),
+    //= NDKPI 7.3.9
     Case::new(
         "fast.read-and-invalidate",
         "NDKPI 7.3",
@@ -128,6 +134,7 @@ pub const CASES: &[Case] = &[
         "With the adapter flag the region can be registered again at once; without it the request flag is ignored.",
         read_and_invalidate,
     ),
+    //= NDKPI 7.6.3
     Case::new(
         "fast.invalidate-a-plain-region",
         "NDKPI 7.6",

@@ -129,6 +129,7 @@ pub const CASES: &[Case] = &[
         "The second invalidation fails.",
         invalidated_twice,
     ),
+    //= NDKPI 7.4.5
     Case::new(
         "fast-register.at-the-depth-of-the-queue",
         "NDKPI 7.4",

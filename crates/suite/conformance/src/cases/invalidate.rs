@@ -30,6 +30,7 @@ pub const CASES: &[Case] = &[
         "The receive says so and names the token; the write fails.",
         window_by_the_peer,
     ),
+    //= NDKPI 7.6.4
     Case::new(
         "invalidate.before-the-receive-completes",
         "NDKPI 7.6",
@@ -65,6 +66,7 @@ pub const CASES: &[Case] = &[
         "It fails. Open: how.",
         then_locally,
     ),
+    //= NDKPI 7.6.4
     Case::new(
         "invalidate.bad-token",
         "NDKPI 7.6",

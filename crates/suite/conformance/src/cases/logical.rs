@@ -12,6 +12,7 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
+    //= NDKPI 7.5.1
     Case::new(
         "logical.mapping",
         "NDKPI 7.5",
@@ -19,6 +20,7 @@ pub const CASES: &[Case] = &[
         "As many pages as the bytes touch, each page-aligned, and the offset of the first byte.",
         mapping,
     ),
+    //= NDKPI 7.5.2
     Case::new(
         "logical.size",
         "NDKPI 7.5",
@@ -26,6 +28,7 @@ pub const CASES: &[Case] = &[
         "STATUS_BUFFER_TOO_SMALL, and the size that is needed.",
         size,
     ),
+    //= NDKPI 7.5.1
     Case::new(
         "logical.chain",
         "NDKPI 7.5",
@@ -40,6 +43,8 @@ pub const CASES: &[Case] = &[
         "Open: whether that succeeds. If so, the mapping has at most one page and can be released.",
         no_bytes,
     ),
+    //= NDKPI 7.5.4
+    //= NDKPI 7.5.5
     Case::new(
         "logical.privileged-token",
         "NDKPI 7.5",
@@ -54,6 +59,7 @@ pub const CASES: &[Case] = &[
         "Open: whether it works.",
         privileged_token_of_each_domain,
     ),
+    //= NDKPI 7.5.4
     Case::new(
         "logical.never-remote",
         "NDKPI 7.5",
@@ -61,6 +67,7 @@ pub const CASES: &[Case] = &[
         "The requests fail, and no byte moves.",
         never_remote,
     ),
+    //= NDKPI 7.5.4
     Case::new(
         "logical.read-sink",
         "NDKPI 7.5",
@@ -75,6 +82,7 @@ pub const CASES: &[Case] = &[
         "The requests fail, and no byte moves. Open: the status.",
         unmapped_address,
     ),
+    //= NDKPI 7.5.3
     Case::new(
         "logical.after-release",
         "NDKPI 7.5",

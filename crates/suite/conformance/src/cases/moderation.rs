@@ -108,6 +108,7 @@ pub const CASES: &[Case] = &[
         "At least one callback and not more than there were arms.",
         one_callback_per_hold,
     ),
+    //= NDKPI 7.1.6
     Case::new(
         "moderation.failed-request",
         "NDKPI 9",

@@ -71,6 +71,7 @@ pub const CASES: &[Case] = &[
         "A second callback, after the first has returned.",
         entry_during_callback,
     ),
+    //= NDKPI 7.1.7
     Case::new(
         "notify.arm-before-entry-during-callback",
         "NDKPI 7.1.7",
@@ -85,6 +86,7 @@ pub const CASES: &[Case] = &[
         "Every receive is found by the callbacks alone.",
         poll_inside,
     ),
+    //= NDKPI 7.1.2
     Case::new(
         "notify.callback-beside-arm",
         "NDKPI 7.1.2",
@@ -523,7 +525,7 @@ fn affinity(s: &Session<'_>) -> Verdict {
     for processor in 0..processors {
         let seen = s.keep(AtomicU32::new(u32::MAX))?;
         let hook = s.hook(move |_, _| {
-            seen.store(s.platform().place().processor, Relaxed);
+            seen.store(s.platform().execution_context().processor, Relaxed);
             Ok(())
         })?;
         let wanted = GROUP_AFFINITY { Mask: 1 << processor, ..GROUP_AFFINITY::default() };

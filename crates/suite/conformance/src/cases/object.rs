@@ -35,6 +35,7 @@ pub const CASES: &[Case] = &[
         "STATUS_NOT_SUPPORTED.",
         unknown_extension,
     ),
+    //= NDKPI 7.10.1
     Case::new(
         "object.layer-of-the-operating-system",
         "NDKPI 7.10",

@@ -37,6 +37,7 @@ pub const CASES: &[Case] = &[
         "No callback before the arm. Open: whether the arm is answered with the error.",
         unarmed,
     ),
+    //= NDKPI 7.1.10
     Case::new(
         "overrun.once",
         "NDKPI 7.1.10",
@@ -44,6 +45,7 @@ pub const CASES: &[Case] = &[
         "Open: whether the error is reported again.",
         once,
     ),
+    //= NDKPI 7.1.10
     Case::new(
         "overrun.queued-entries",
         "NDKPI 7.1.10",
@@ -58,6 +60,7 @@ pub const CASES: &[Case] = &[
         "No further completion is reported.",
         queue_pair_is_unusable,
     ),
+    //= NDKPI 7.1.10
     Case::new(
         "overrun.every-queue-pair",
         "NDKPI 7.1.10",

@@ -29,6 +29,7 @@ pub const CASES: &[Case] = &[
         "The receives are accepted and used.",
         receive_before_the_connection,
     ),
+    //= NDKPI 7.3.3
     Case::new(
         "post.too-many-elements",
         "NDKPI 7.3",
@@ -43,6 +44,7 @@ pub const CASES: &[Case] = &[
         "They are posted and complete, with the right bytes.",
         as_many_elements_as_allowed,
     ),
+    //= NDKPI 7.3.3
     Case::new(
         "post.longer-than-a-transfer-may-be",
         "NDKPI 7.3",
@@ -71,6 +73,7 @@ pub const CASES: &[Case] = &[
         "They are not posted, and the queue pair goes on.",
         elements_without_a_list,
     ),
+    //= NDKPI 7.3.2
     Case::new(
         "post.list-is-copied",
         "NDKPI 7.3",
@@ -78,6 +81,7 @@ pub const CASES: &[Case] = &[
         "The request uses the elements as they were.",
         list_is_copied,
     ),
+    //= NDKPI 7.3.4
     Case::new(
         "post.silent-success",
         "NDKPI 7.3",
@@ -85,6 +89,7 @@ pub const CASES: &[Case] = &[
         "They are carried out and complete nothing.",
         silent_success,
     ),
+    //= NDKPI 7.3.4
     Case::new(
         "post.silent-failure",
         "NDKPI 7.3",
@@ -92,6 +97,7 @@ pub const CASES: &[Case] = &[
         "It completes with a failure.",
         silent_failure,
     ),
+    //= NDKPI 7.3.8
     Case::new(
         "post.deferred-chain",
         "NDKPI 7.3",
@@ -99,6 +105,7 @@ pub const CASES: &[Case] = &[
         "All complete, in order.",
         deferred_chain,
     ),
+    //= NDKPI 7.3.8
     Case::new(
         "post.deferred-then-failure",
         "NDKPI 7.3",
@@ -113,6 +120,7 @@ pub const CASES: &[Case] = &[
         "The deferred send completes.",
         deferred_then_failure_of_another_kind,
     ),
+    //= NDKPI 7.3.5
     Case::new(
         "post.read-fence",
         "NDKPI 7.3",

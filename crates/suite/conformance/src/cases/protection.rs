@@ -28,6 +28,7 @@ pub const CASES: &[Case] = &[
         "The receive fails, and nothing is written.",
         local_write,
     ),
+    //= NDKPI 7.4.2
     Case::new(
         "protection.remote-rights",
         "NDKPI 2.5",
@@ -35,6 +36,7 @@ pub const CASES: &[Case] = &[
         "Only what the rights say works. Local write alone does not let a peer write: remote write is two bits.",
         remote_rights,
     ),
+    //= NDKPI 7.4.2
     Case::new(
         "protection.read-sink",
         "NDKPI 7.4",
@@ -56,6 +58,7 @@ pub const CASES: &[Case] = &[
         "The request fails, and no byte is moved.",
         outside_remote,
     ),
+    //= NDKPI 7.2.7
     Case::new(
         "protection.local-errors-first",
         "NDKPI 7.2",

@@ -23,6 +23,7 @@ pub const CASES: &[Case] = &[
         "STATUS_INVALID_PARAMETER.",
         above_limits,
     ),
+    //= NDKPI 7.2.2
     Case::new(
         "qp.smallest",
         "NDKPI 7.2",
@@ -37,6 +38,8 @@ pub const CASES: &[Case] = &[
         "Open: the status.",
         without_receive_queue,
     ),
+    //= NDKPI 7.2.1
+    //= NDKPI 7.2.2
     Case::new(
         "qp.receive-queue-is-exact",
         "NDKPI 7.2",
@@ -44,6 +47,8 @@ pub const CASES: &[Case] = &[
         "All but the last are accepted, and all accepted ones complete. Open: the status of the last.",
         receive_queue_is_exact,
     ),
+    //= NDKPI 7.2.1
+    //= NDKPI 7.2.2
     Case::new(
         "qp.initiator-queue-is-exact",
         "NDKPI 7.2",

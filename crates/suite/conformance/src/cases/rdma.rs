@@ -27,6 +27,7 @@ pub const CASES: &[Case] = &[
         "The bytes lie one after the other, and those around them are as they were.",
         shapes,
     ),
+    //= NDKPI 7.3.10
     Case::new(
         "rdma.over-page-ends",
         "NDKPI 7.4",

@@ -44,6 +44,7 @@ pub const CASES: &[Case] = &[
         "Each token has the rights of its own registration.",
         overlapping,
     ),
+    //= NDKPI 7.4.1
     Case::new(
         "registration.chain",
         "NDKPI 7.4",
@@ -65,6 +66,7 @@ pub const CASES: &[Case] = &[
         "STATUS_INVALID_PARAMETER. The region can be registered with other memory after that.",
         not_contiguous,
     ),
+    //= NDKPI 7.4.1
     Case::new(
         "registration.longer-than-the-memory",
         "NDKPI 7.4",
@@ -86,6 +88,7 @@ pub const CASES: &[Case] = &[
         "It fails, and the first registration is as it was. Open: the status.",
         registered_twice,
     ),
+    //= NDKPI 7.4.3
     Case::new(
         "registration.not-registered",
         "NDKPI 7.4",
@@ -108,6 +111,7 @@ pub const CASES: &[Case] = &[
          region can be deregistered after the window's invalidation.",
         deregistered_with_a_window,
     ),
+    //= NDKPI 7.4.3
     Case::new(
         "registration.deregistered-under-load",
         "NDKPI 7.9",
@@ -115,6 +119,7 @@ pub const CASES: &[Case] = &[
         "No byte changes after the deregistration is complete.",
         deregistered_under_load,
     ),
+    //= invariant 9
     Case::new(
         "registration.closed-under-load",
         "NDKPI 7.9",

@@ -30,6 +30,7 @@ pub const CASES: &[Case] = &[
         "Nothing is lost: no overrun.",
         shrink_to_what_is_queued,
     ),
+    //= NDKPI 7.1.11
     Case::new(
         "resize.shrink-below-what-is-queued",
         "NDKPI 9",
@@ -60,6 +61,7 @@ pub const CASES: &[Case] = &[
         "No callback for the resizes, one for the receive.",
         keeps_the_arm,
     ),
+    //= NDKPI 7.1.11
     Case::new(
         "resize.wrapped-ring",
         "NDKPI 7.1.11",

@@ -75,6 +75,7 @@ pub const CASES: &[Case] = &[
         "They complete in the order of posting.",
         order_of_initiator_requests,
     ),
+    //= NDKPI 7.1.9
     Case::new(
         "results.mixed-calls",
         "NDKPI 7.1.9",

@@ -9,6 +9,7 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
+    //= NDKPI 7.12.6
     Case::new(
         "srq.receive",
         "NDKPI 7.12",
@@ -16,6 +17,7 @@ pub const CASES: &[Case] = &[
         "Receives are used in the order of posting, and complete on the queue pair's completion queue with its context.",
         receive,
     ),
+    //= NDKPI 7.12.6
     Case::new(
         "srq.shared-by-two",
         "NDKPI 7.12",
@@ -51,6 +53,7 @@ pub const CASES: &[Case] = &[
         "It is not posted. Open: the status.",
         too_many_elements,
     ),
+    //= NDKPI 7.2.8
     Case::new(
         "srq.receive-on-the-queue-pair",
         "NDKPI 9",
@@ -58,6 +61,7 @@ pub const CASES: &[Case] = &[
         "It fails. Open: the status.",
         receive_on_the_queue_pair,
     ),
+    //= NDKPI 7.12.2
     Case::new(
         "srq.notification",
         "NDKPI 7.12",
@@ -65,6 +69,7 @@ pub const CASES: &[Case] = &[
         "One callback, when fewer than three are left; nothing more until the next modification.",
         notification,
     ),
+    //= NDKPI 7.12.2
     Case::new(
         "srq.already-below",
         "NDKPI 7.12",
@@ -72,6 +77,7 @@ pub const CASES: &[Case] = &[
         "The callback comes now.",
         already_below,
     ),
+    //= NDKPI 7.12.3
     Case::new(
         "srq.one-shot",
         "NDKPI 7.12",
@@ -79,6 +85,7 @@ pub const CASES: &[Case] = &[
         "No callback until the threshold is set again, then one.",
         one_shot,
     ),
+    //= NDKPI 7.12.2
     Case::new(
         "srq.threshold-zero-keeps-the-arm",
         "NDKPI 7.12",
@@ -86,6 +93,7 @@ pub const CASES: &[Case] = &[
         "Threshold and arm are as before.",
         threshold_zero_keeps_the_arm,
     ),
+    //= NDKPI 7.12.2
     Case::new(
         "srq.depth-zero-keeps-the-depth",
         "NDKPI 7.12",
@@ -114,6 +122,7 @@ pub const CASES: &[Case] = &[
         "STATUS_INVALID_PARAMETER.",
         modify_above_the_limit,
     ),
+    //= NDKPI 7.12.1
     Case::new(
         "srq.armed-at-creation",
         "NDKPI 9",
@@ -135,6 +144,7 @@ pub const CASES: &[Case] = &[
         "A callback each time fewer are left, never two at a time.",
         modify_inside_its_callback,
     ),
+    //= NDKPI 7.9.3
     Case::new(
         "srq.close-inside-its-callback",
         "NDKPI 7.9",

@@ -71,6 +71,7 @@ pub const CASES: &[Case] = &[
         "Every completion comes once, in the order of its queue.",
         many_producers,
     ),
+    //= NDKPI 7.2.5
     Case::new(
         "stress.flush-beside-posts",
         "NDKPI 7.2",
@@ -78,6 +79,7 @@ pub const CASES: &[Case] = &[
         "Every receive that was posted completes once, in order.",
         flush_beside_posts,
     ),
+    //= NDKPI 7.2.5
     Case::new(
         "stress.close-beside-posts",
         "NDKPI 7.2",

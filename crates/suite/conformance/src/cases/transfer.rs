@@ -44,6 +44,7 @@ pub const CASES: &[Case] = &[
         "Both succeed.",
         receive_exactly_as_long,
     ),
+    //= NDKPI 7.3.11
     Case::new(
         "transfer.receive-too-small",
         "NDKPI 7.3",
@@ -58,6 +59,7 @@ pub const CASES: &[Case] = &[
         "None of them succeeds.",
         after_a_failure,
     ),
+    //= NDKPI 7.3.7
     Case::new(
         "transfer.inline-is-taken-at-once",
         "NDKPI 7.3",
@@ -72,6 +74,7 @@ pub const CASES: &[Case] = &[
         "The first arrives; the second is not posted. Open: the status.",
         inline_limit,
     ),
+    //= NDKPI 7.3.7
     Case::new(
         "transfer.inline-lifts-the-element-limit",
         "NDKPI 7.3",
@@ -94,6 +97,7 @@ pub const CASES: &[Case] = &[
         "Everything arrives, in order.",
         both_directions,
     ),
+    //= NDKPI 7.2.7
     Case::new(
         "transfer.receives-come-late",
         "NDKPI 7.2",

@@ -25,6 +25,7 @@ pub const CASES: &[Case] = &[
         "It works each time.",
         bind_use_invalidate,
     ),
+    //= NDKPI 7.6.1
     Case::new(
         "window.token-is-valid-at-return",
         "NDKPI 7.6",
@@ -60,6 +61,7 @@ pub const CASES: &[Case] = &[
         "Open: whether it is accepted.",
         needs_no_remote_right_of_the_region,
     ),
+    //= NDKPI 7.6.1
     Case::new(
         "window.outside-of-the-region",
         "NDKPI 7.6",
@@ -88,6 +90,7 @@ pub const CASES: &[Case] = &[
         "They fail. Open: how.",
         invalidate_twice,
     ),
+    //= NDKPI 7.6.1
     Case::new(
         "window.at-the-depth-of-the-queue",
         "NDKPI 7.6",
@@ -125,6 +128,7 @@ pub const CASES: &[Case] = &[
         "Both closes complete, the window's first, and no byte changes after that.",
         closed_under_load,
     ),
+    //= NDKPI 7.4.3
     Case::new(
         "window.region-closed-under-load",
         "NDKPI 7.9",

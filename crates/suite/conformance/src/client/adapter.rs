@@ -73,12 +73,10 @@ impl AdapterCore {
 ///
 /// The adapter is open; `info` is null or valid for writing `*size` bytes.
 unsafe fn query_info(adapter: *mut NDK_ADAPTER, info: *mut NDK_ADAPTER_INFO, size: *mut u32) -> Check<NtStatus> {
-    // SAFETY: the adapter is open (the caller's promise).
-    let table = unsafe { (*adapter).Dispatch };
-    // SAFETY: the slot is in the table of every version.
-    let slot = unsafe { (*table).NdkQueryAdapterInfo };
+    // SAFETY: the adapter is open (`# Safety`). The slot is in the table of every version.
+    let slot = unsafe { (*(*adapter).Dispatch).NdkQueryAdapterInfo };
     let Some(function) = slot else { fail!("the slot NdkQueryAdapterInfo is NULL (NDKPI 4)") };
-    // SAFETY: the caller's promise; called at `PASSIVE_LEVEL`.
+    // SAFETY: the adapter is open, and `info` has room for `*size` bytes (`# Safety`); called at `PASSIVE_LEVEL`.
     Ok(unsafe { function(adapter, info, size) })
 }
 
@@ -92,10 +90,9 @@ pub struct Adapter<'s> {
 /// Reads a slot of the adapter's table.
 macro_rules! adapter_slot {
     ($self:expr, $slot:ident) => {{
-        // SAFETY: the adapter is open as long as its session is.
-        let table = unsafe { (*$self.core.raw).Dispatch };
-        // SAFETY: the slot is in the table of every version; only the slot is read.
-        let slot = unsafe { (*table).$slot };
+        // SAFETY: the adapter is open as long as its session is. The slot is in the table of every version; only the slot is
+        // read.
+        let slot = unsafe { (*(*$self.core.raw).Dispatch).$slot };
         let Some(slot) = slot else { fail!(concat!("the slot ", stringify!($slot), " is NULL (NDKPI 4)")) };
         slot
     }};
@@ -408,10 +405,8 @@ pub enum Without {
 unsafe fn close_unkept(connector: *mut NDK_CONNECTOR) {
     const unsafe extern "system" fn closed(_context: *mut c_void) {}
 
-    // SAFETY: the connector is open.
-    let table = unsafe { (*connector).Dispatch };
-    // SAFETY: the slot is in the table of every version.
-    let slot = unsafe { (*table).NdkCloseConnector };
+    // SAFETY: the connector is open. The slot is in the table of every version.
+    let slot = unsafe { (*(*connector).Dispatch).NdkCloseConnector };
     if let Some(close) = slot {
         // SAFETY: the connector is open and not used any more.
         let _ = unsafe { close(connector.cast(), Some(closed), ptr::null_mut()) };

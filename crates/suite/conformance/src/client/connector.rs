@@ -466,7 +466,7 @@ fn bytes(data: &[u8]) -> (*const c_void, u32) {
 ///
 /// `context` is a `ConnectorCore` that is kept by a session.
 unsafe extern "system" fn disconnected(context: *mut c_void) {
-    // SAFETY: the caller's promise; the session outlives every callback.
+    // SAFETY: a `ConnectorCore` that a session keeps (`# Safety`), and the session outlives every callback.
     let core = unsafe { &*context.cast_const().cast::<ConnectorCore<'_>>() };
     has_disconnected(core);
 }
@@ -477,7 +477,7 @@ unsafe extern "system" fn disconnected(context: *mut c_void) {
 ///
 /// Like [`disconnected`].
 unsafe extern "system" fn disconnected_ex(context: *mut c_void, reason: u32) {
-    // SAFETY: the caller's promise; the session outlives every callback.
+    // SAFETY: a `ConnectorCore` that a session keeps (`# Safety`), and the session outlives every callback.
     let core = unsafe { &*context.cast_const().cast::<ConnectorCore<'_>>() };
     core.reason.store(reason, Release);
     has_disconnected(core);

@@ -186,7 +186,7 @@ impl<'s> CqCore<'s> {
         let platform = self.session().platform();
         let mut result = Ok(());
         platform.raised(&mut || {
-            let place = platform.place();
+            let place = platform.execution_context();
             self.arming_thread.store(place.thread, Relaxed);
             self.arming_processor.store(place.processor + 1, Release);
             result = self.arm(kind);
@@ -421,7 +421,7 @@ impl Drop for RunningCallback<'_> {
 ///
 /// `context` is a `CqCore` that is kept by a session.
 pub(super) unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
-    // SAFETY: the caller's promise; the session outlives every callback.
+    // SAFETY: a `CqCore` that a session keeps (`# Safety`), and the session outlives every callback.
     let core = unsafe { &*context.cast_const().cast::<CqCore<'_>>() };
     let session = core.session();
     let running = session.enter_callback(Some(&core.life));
@@ -434,7 +434,7 @@ pub(super) unsafe extern "system" fn notified(context: *mut c_void, status: NtSt
     }
     let processor = core.arming_processor.load(Acquire);
     if processor != 0 {
-        let place = session.platform().place();
+        let place = session.platform().execution_context();
         if place.processor + 1 == processor && place.thread == core.arming_thread.load(Relaxed) {
             core.inside_arm.fetch_add(1, AcqRel);
         }

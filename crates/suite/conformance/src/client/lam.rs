@@ -17,17 +17,17 @@ use super::{adapter::Adapter, memory::PAGE};
 use crate::case::{Check, Stop};
 
 /// The memory of a mapping.
-struct Place(Box<[UnsafeCell<u64>]>);
+struct LamBuffer(Box<[UnsafeCell<u64>]>);
 
 // SAFETY: the provider writes it while the request pends, the case reads it after that.
-unsafe impl Send for Place {}
+unsafe impl Send for LamBuffer {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Place {}
+unsafe impl Sync for LamBuffer {}
 
-/// A mapping, or the place for one.
+/// A mapping, or the buffer for one.
 pub struct Mapping<'s> {
     adapter: Adapter<'s>,
-    place: &'s Place,
+    buffer: &'s LamBuffer,
     reserved: u32,
     size: AtomicU32,
     offset: AtomicU32,
@@ -46,10 +46,10 @@ impl<'s> Mapping<'s> {
         let words = bytes.max(size_of::<NDK_LOGICAL_ADDRESS_MAPPING>()).div_ceil(8);
         let words = try_slice(words, |_| UnsafeCell::new(0_u64))
             .map_err(|_| Stop::inconclusive(format_args!("no memory for a mapping of {pages} pages")))?;
-        let place = session.own(Place(words))?;
+        let buffer = session.own(LamBuffer(words))?;
         let mapping = session.keep(Self {
             adapter,
-            place,
+            buffer,
             reserved: pages,
             size: AtomicU32::new(u32::try_from(bytes).unwrap_or(u32::MAX)),
             offset: AtomicU32::new(u32::MAX),
@@ -77,13 +77,13 @@ impl<'s> Mapping<'s> {
         &self.older
     }
 
-    /// What the call takes: the mapping, its size, and the place for the offset.
+    /// What the call takes: the mapping, its size, and the buffer for the offset.
     pub(super) const fn places(&self) -> (*mut NDK_LOGICAL_ADDRESS_MAPPING, *mut u32, *mut u32) {
         (self.raw(), self.size.as_ptr(), self.offset.as_ptr())
     }
 
     const fn raw(&self) -> *mut NDK_LOGICAL_ADDRESS_MAPPING {
-        UnsafeCell::raw_get(self.place.0.as_ptr()).cast()
+        UnsafeCell::raw_get(self.buffer.0.as_ptr()).cast()
     }
 
     /// The size that the provider stored.
@@ -104,9 +104,9 @@ impl<'s> Mapping<'s> {
     ///
     /// There are more than there is room for.
     pub fn pages(&self) -> Check<&[NDK_LOGICAL_ADDRESS]> {
-        // SAFETY: the place is at least as large as the structure, and the provider is done with it.
+        // SAFETY: the buffer is at least as large as the structure, and the provider is done with it.
         let count = unsafe { (*self.raw()).AdapterPageCount };
-        ensure!(count <= self.reserved, "the mapping has {count} pages in a place for {} (NDKPI 3.8)", self.reserved);
+        ensure!(count <= self.reserved, "the mapping has {count} pages in a buffer for {} (NDKPI 3.8)", self.reserved);
         // SAFETY: the mapping lies in memory for `reserved` pages.
         let first = unsafe { NDK_LOGICAL_ADDRESS_MAPPING::pages(self.raw()) };
         // SAFETY: `count` pages are in that memory, and the provider is done with it.

@@ -256,7 +256,7 @@ impl<'s> Life<'s> {
         if self.close_callbacks() > 0 {
             session.fault(format_args!("a close of a {:?} returned {status} and completed too (NDKPI 5.0)", self.kind));
         } else {
-            self.is_gone();
+            self.check_gone();
             self.let_go();
             session.await_callback(false);
         }
@@ -264,18 +264,16 @@ impl<'s> Life<'s> {
     }
 
     /// The close has completed: nothing of the object, and nothing that depends on it, may be left.
-    fn is_gone(&self) {
+    fn check_gone(&self) {
         let (kind, session) = (self.kind, self.session);
         let callbacks = self.callbacks.load(Acquire);
         if callbacks != 0 {
-            session.fault(format_args!(
-                "the close of a {kind:?} completed while a callback of it ran (NDKPI 7.9, rule 3)"
-            ));
+            session.fault(format_args!("the close of a {kind:?} completed while a callback of it ran (NDKPI 7.9.3)"));
         }
         let successors = self.successors.load(Acquire);
         if successors != 0 {
             session.fault(format_args!(
-                "the close of a {kind:?} completed while {successors} of its successors were open (NDKPI 7.9, rules 1, 5)"
+                "the close of a {kind:?} completed while {successors} of its successors were open (NDKPI 7.9.1, 7.9.5)"
             ));
         }
         self.closed.store(true, Release);
@@ -287,7 +285,7 @@ impl<'s> Life<'s> {
         for antecedent in self.antecedents.iter().filter_map(|edge| edge.to.get()) {
             if antecedent.is_closed() {
                 self.session.fault(format_args!(
-                    "the close of a {:?} completed before that of its successor, a {:?} (NDKPI 7.9, rule 5)",
+                    "the close of a {:?} completed before that of its successor, a {:?} (NDKPI 7.9.5)",
                     antecedent.kind, self.kind
                 ));
             }
@@ -318,7 +316,7 @@ fn close_slot(object: *mut c_void) -> Check<NDK_FN_CLOSE_OBJECT> {
 ///
 /// `context` is a `Life` that is kept by a session.
 unsafe extern "system" fn close_completed(context: *mut c_void) {
-    // SAFETY: the caller's promise; the session outlives every callback.
+    // SAFETY: a `Life` that a session keeps (`# Safety`), and the session outlives every callback.
     let life = unsafe { &*context.cast_const().cast::<Life<'_>>() };
     let session = life.session;
     let running = session.enter_callback(None);
@@ -330,7 +328,7 @@ unsafe extern "system" fn close_completed(context: *mut c_void) {
         session.fault(format_args!("the close of a {kind:?} did not pend and completed too (NDKPI 5.0)"));
     } else {
         life.hold_antecedents();
-        life.is_gone();
+        life.check_gone();
         life.let_go();
         session.await_callback(false);
     }
@@ -433,7 +431,7 @@ impl<'s, C: Core<'s>> Owned<'s, C> {
     /// `object` is an open object of the session's provider that has no owner, and `core` has not had an object.
     pub(super) unsafe fn adopt(core: &'s C, object: *mut C::Public, version: NDK_VERSION) -> Self {
         let life: &'s Life<'s> = core.life();
-        // SAFETY: the object is open, has no other life, and is of the kind that the core says (the caller's promise).
+        // SAFETY: the object is open, has no other life, and is of the kind that the core says (`# Safety`).
         unsafe { life.begin(object.cast()) };
         inspect_header::<C>(life.session, object.cast(), version);
         Self { core, life }
@@ -480,10 +478,9 @@ impl<'s, C: Core<'s>> Owned<'s, C> {
     /// The object is closed, or its second slot is null.
     pub fn query_extension(&self, id: &GUID, version: NDK_VERSION) -> Check<NtStatus> {
         let call = self.life.call()?;
-        // SAFETY: the object is open, and its `Dispatch` is at this offset whatever its kind.
-        let table = unsafe { (*call.object::<ndkpi::NDK_CQ>()).Dispatch };
-        // SAFETY: the second slot of every table but the adapter's asks for an extension.
-        let slot = unsafe { (*table).NdkQueryExtension };
+        // SAFETY: the object is open, and its `Dispatch` is at this offset whatever its kind. The second slot of every table
+        // but the adapter's asks for an extension.
+        let slot = unsafe { (*(*call.object::<ndkpi::NDK_CQ>()).Dispatch).NdkQueryExtension };
         let Some(function) = slot else { fail!("the slot NdkQueryExtension is NULL (NDKPI 4)") };
         let mut interface = NDK_EXTENSION_INTERFACE { Dispatch: ptr::null() };
         // SAFETY: the object is open, the other pointers are valid for the call.
@@ -536,7 +533,7 @@ impl<'s, C: Core<'s>> Owned<'s, C> {
     fn begin_close(&self) -> Check<Closing<'s>> {
         self.core.before_close();
         let life = self.life;
-        // Consumer rule 1 of NDKPI 7.9: no close while a call runs.
+        // NDKPI 7.9, first rule for the consumer: no close while a call runs.
         let unused = || life.gate.load(Acquire) & !CLOSED == 0;
         let platform = life.session.platform();
         if !unused() && !platform.wait(platform.patience(), &unused) {
@@ -621,10 +618,9 @@ fn inspect_header<'s, C: Core<'s>>(session: &Session<'s>, header: *const NDK_OBJ
 macro_rules! slot {
     ($call:expr, $object:ident, $slot:ident) => {{
         let object: *mut ndkpi::$object = $call.object();
-        // SAFETY: the object is open as long as the call's guard lives.
-        let table = unsafe { (*object).Dispatch };
-        // SAFETY: the slot is in the table of every version; only the slot is read.
-        let slot = unsafe { (*table).$slot };
+        // SAFETY: the object is open as long as the call's guard lives. The slot is in the table of every version; only the
+        // slot is read.
+        let slot = unsafe { (*(*object).Dispatch).$slot };
         let Some(slot) = slot else { fail!(concat!("the slot ", stringify!($slot), " is NULL (NDKPI 4)")) };
         (object, slot)
     }};

@@ -186,7 +186,7 @@ impl<'s> ListenerCore<'s> {
 ///
 /// `context` is a `ListenerCore` that is kept by a session, `object` a new connector.
 pub(super) unsafe extern "system" fn connection_came(context: *mut c_void, object: *mut NDK_CONNECTOR) {
-    // SAFETY: the caller's promise; the session outlives every callback.
+    // SAFETY: a `ListenerCore` that a session keeps (`# Safety`), and the session outlives every callback.
     let core = unsafe { &*context.cast_const().cast::<ListenerCore<'_>>() };
     let session = core.session();
     let running = session.enter_callback(Some(&core.life));

@@ -66,7 +66,7 @@ impl<'s> MrCore<'s> {
         let call = self.life.call()?;
         let (mr, function) = slot!(call, NDK_MR, NdkRegisterMr);
         request(&self.life, "NdkRegisterMr", None, |completion, context| {
-            // SAFETY: the region is open, the context is kept by the session; the caller's promise about the MDL.
+            // SAFETY: the region is open, the session keeps the context, and the pages stay pinned (`# Safety`).
             unsafe { function(mr, mdl, length, flags, completion, context) }
         })
     }

@@ -71,7 +71,7 @@ impl<'s> RequestState<'s> {
     }
 
     /// Notes what the function has returned.
-    fn has_returned(&'s self, status: NtStatus) -> Pending<'s> {
+    fn note_return(&'s self, status: NtStatus) -> Pending<'s> {
         let session = self.session;
         if status == NtStatus::PENDING {
             let kind = if self.callbacks.load(Acquire) > 0 { CompletionKind::Early } else { CompletionKind::Later };
@@ -208,7 +208,7 @@ pub fn request<'s>(
 ) -> Check<Pending<'s>> {
     let request = RequestState::begin(life.session(), Some(life), what, then)?;
     let status = call(Some(request_completed), request.context());
-    Ok(request.has_returned(status))
+    Ok(request.note_return(status))
 }
 
 /// Like [`request`], on an adapter.
@@ -224,7 +224,7 @@ pub fn request_on_adapter<'s>(
 ) -> Check<Pending<'s>> {
     let request = RequestState::begin(session, None, what, then)?;
     let status = call(Some(request_completed), request.context());
-    Ok(request.has_returned(status))
+    Ok(request.note_return(status))
 }
 
 /// The outcome of a create request: an object that has no owner yet, or the reason that there is none.
@@ -244,7 +244,7 @@ pub fn create<'s, T: Object>(
 ) -> Check<Created<T>> {
     let request = RequestState::begin(session, parent, what, None)?;
     let status = call(Some(create_completed), request.context(), request.place.as_ptr().cast());
-    let pending = request.has_returned(status);
+    let pending = request.note_return(status);
     let outcome = pending.outwait()?;
     let place = request.place.load(Acquire);
     if pending.kind() != CompletionKind::Inline && place != UNTOUCHED {
@@ -270,7 +270,7 @@ pub fn create<'s, T: Object>(
 ///
 /// `context` is a `RequestState` that is kept by a session.
 unsafe extern "system" fn request_completed(context: *mut c_void, status: NtStatus) {
-    // SAFETY: the caller's promise; the session outlives every callback.
+    // SAFETY: a `RequestState` that a session keeps (`# Safety`), and the session outlives every callback.
     let request = unsafe { &*context.cast_const().cast::<RequestState<'_>>() };
     request.complete(status, ptr::null_mut());
 }
@@ -281,7 +281,7 @@ unsafe extern "system" fn request_completed(context: *mut c_void, status: NtStat
 ///
 /// `context` is a `RequestState` that is kept by a session.
 unsafe extern "system" fn create_completed(context: *mut c_void, status: NtStatus, object: *mut NDK_OBJECT_HEADER) {
-    // SAFETY: the caller's promise; the session outlives every callback.
+    // SAFETY: a `RequestState` that a session keeps (`# Safety`), and the session outlives every callback.
     let request = unsafe { &*context.cast_const().cast::<RequestState<'_>>() };
     request.complete(status, object);
 }

@@ -171,7 +171,7 @@ impl<'p> Session<'p> {
         }
         let running = self.callbacks.load(Acquire);
         if running != 0 {
-            self.fault(format_args!("the adapter's close returned while a callback ran (NDKPI 7.9, rule 5)"));
+            self.fault(format_args!("the adapter's close returned while a callback ran (NDKPI 7.9.5)"));
             return self.platform.wait(self.platform.patience(), &|| self.callbacks.load(Acquire) == 0);
         }
         true
@@ -281,8 +281,15 @@ impl<'s> Session<'s> {
                 let _ = unsafe { self.platform.close(raw) };
             }
         })?;
-        place.store(ptr::from_ref(core).cast_mut(), core::sync::atomic::Ordering::Release);
-        Ok(Adapter::new(self, core))
+        let ours = ptr::from_ref(core).cast_mut();
+        if place.compare_exchange(ptr::null_mut(), ours, AcqRel, Acquire).is_err() {
+            // Another task of the case was faster.
+            // SAFETY: the adapter was just opened, only this task knows it, and nothing was made on it.
+            if !unsafe { self.platform.close(raw) } {
+                fail!("the close of an adapter without objects does not return (NDKPI 7.9)");
+            }
+        }
+        Ok(Adapter::new(self, load(place).unwrap_or(core)))
     }
 
     /// The platform.

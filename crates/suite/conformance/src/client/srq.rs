@@ -135,7 +135,7 @@ impl<'s> SrqCore<'s> {
 ///
 /// `context` is an `SrqCore` that is kept by a session.
 pub(super) unsafe extern "system" fn srq_notified(context: *mut c_void, status: NtStatus) {
-    // SAFETY: the caller's promise; the session outlives every callback.
+    // SAFETY: an `SrqCore` that a session keeps (`# Safety`), and the session outlives every callback.
     let core = unsafe { &*context.cast_const().cast::<SrqCore<'_>>() };
     let session = core.session();
     let running = session.enter_callback(Some(&core.life));

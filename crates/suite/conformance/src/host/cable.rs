@@ -3,12 +3,13 @@
 use std::{
     boxed::Box,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     vec::Vec,
 };
 
 use engine::wire::{Cable, Wire};
 use host::HostOs;
+use recorder::Tap;
 
 /// The type of frames that ask who has an address.
 const ARP: [u8; 2] = [0x08, 0x06];
@@ -47,7 +48,12 @@ pub struct Line {
     ends: [Far; 2],
     /// The last frame that each end has sent.
     last: [Arc<Mutex<Vec<u8>>>; 2],
+    /// What records the frames at both ends, once there is something.
+    taps: Taps,
 }
+
+/// A tap for each end.
+type Taps = Arc<OnceLock<[Tap<HostOs>; 2]>>;
 
 impl Line {
     /// The end of the wire `number`, which is 0 or 1. The seed decides what happens to which frame.
@@ -55,13 +61,18 @@ impl Line {
     pub fn end(&self, number: usize, impairments: Impairments, seed: u64) -> Box<dyn Cable> {
         let fate = Fate { impairments, random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1, late: Vec::new() };
         let (far, last) = (self.ends[1 - number % 2].clone(), self.last[number % 2].clone());
-        Box::new(End { far, last, fate: Mutex::new(fate) })
+        Box::new(End { far, last, fate: Mutex::new(fate), number: number % 2, taps: self.taps.clone() })
     }
 
     /// The last frame that the wire `number` has sent: what an attacker on the cable has seen.
     #[must_use]
     pub fn last(&self, number: usize) -> Vec<u8> {
         lock(&self.last[number % 2]).clone()
+    }
+
+    /// Records frames from now on, at both ends: one that is lost between them has left only. The first taps stay.
+    pub fn record(&self, taps: [Tap<HostOs>; 2]) {
+        let _ = self.taps.set(taps);
     }
 
     /// Plugs a wire in: frames of the other end come to it.
@@ -81,6 +92,18 @@ struct End {
     far: Far,
     last: Arc<Mutex<Vec<u8>>>,
     fate: Mutex<Fate>,
+    number: usize,
+    taps: Taps,
+}
+
+impl End {
+    /// Brings a frame to the other wire.
+    fn arrive(&self, far: &fallible::Arc<Wire<HostOs>>, frame: &[u8]) {
+        if let Some(taps) = self.taps.get() {
+            taps[1 - self.number].received(frame);
+        }
+        Wire::receive(far, frame);
+    }
 }
 
 struct Fate {
@@ -133,15 +156,24 @@ impl Fate {
 impl Cable for End {
     fn send(&self, frame: &[u8]) {
         frame.clone_into(&mut lock(&self.last));
+        if let Some(taps) = self.taps.get() {
+            taps[self.number].sent(frame);
+        }
         // No lock of the host is held while the other wire works.
         let Some(far) = lock(&self.far).clone() else { return };
         let is_clean = lock(&self.fate).impairments == Impairments::default();
         if is_clean {
-            return Wire::receive(&far, frame);
+            return self.arrive(&far, frame);
         }
         let arriving = lock(&self.fate).arriving(frame);
         for frame in arriving {
-            Wire::receive(&far, &frame);
+            self.arrive(&far, &frame);
+        }
+    }
+
+    fn carries(&self, number: u32) {
+        if let Some(taps) = self.taps.get() {
+            taps[self.number].carries(number);
         }
     }
 }

@@ -15,7 +15,7 @@ use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 use super::platform::{HostPlatform, Setup};
 use crate::{
     Case, Outcome, Run,
-    platform::{Family, PinnedMemory, Place, Platform, Shape, Task},
+    platform::{ExecutionContext, Family, PinnedMemory, Platform, Shape, Task},
     runner,
 };
 
@@ -59,7 +59,7 @@ impl<H: Hooks<Os = HostOs>> Platform for Interposed<H> {
             // SAFETY: the provider's adapter, which `open` has opened and nobody uses any more.
             unsafe { self.platform.close(provider) }
         };
-        // SAFETY: the adapter came from `open`, and is not used after the call (the caller's promise).
+        // SAFETY: the adapter came from `open`, and is not used after the call (`# Safety` of the trait).
         unsafe { interpose::close::<H, _>(adapter, close) }.unwrap_or(false)
     }
 
@@ -103,8 +103,8 @@ impl<H: Hooks<Os = HostOs>> Platform for Interposed<H> {
         self.platform.raised(work);
     }
 
-    fn place(&self) -> Place {
-        self.platform.place()
+    fn execution_context(&self) -> ExecutionContext {
+        self.platform.execution_context()
     }
 
     fn processors(&self) -> u32 {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::cable::{Impairments, Line};
-use crate::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
+use crate::platform::{ExecutionContext, Family, PinnedMemory, Platform, Shape, Task};
 use engine::{
     connection::{Fabric, Timeouts},
     memory::FastTokens,
@@ -27,6 +27,7 @@ use host::{
 };
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 use provider::{CompletionMode, Config, Device, Profile};
+use recorder::{Ring, Tap};
 
 use super::{memory::HostPinned, tasks};
 
@@ -230,6 +231,13 @@ impl HostPlatform {
         self.line.pull();
     }
 
+    /// Records what goes over the cable from now on, at both of its ends, beside what a recorder in front of the adapters writes there.
+    pub fn record_cable(&self, ring: &fallible::Arc<Ring>) {
+        if let (Some(device), true) = (self.devices.first(), self.setup.wire.is_some()) {
+            self.line.record([0, 1].map(|_| Tap::new(device.os().clone(), ring.clone())));
+        }
+    }
+
     /// The last frame that an adapter has sent.
     #[must_use]
     pub fn last_frame(&self, adapter: usize) -> Vec<u8> {
@@ -321,7 +329,7 @@ impl HostPlatform {
         let moved = Moved(adapter);
         let thread = std::thread::spawn(move || {
             let moved = moved;
-            // SAFETY: the caller's promise.
+            // SAFETY: `adapter` came from this platform and is not used after this call (the trait's `# Safety`).
             unsafe { Device::<HostOs>::close(moved.0) };
             // Nobody listens any more if it has taken too long.
             let _ = done.send(());
@@ -353,13 +361,13 @@ impl Platform for HostPlatform {
     unsafe fn close(&self, adapter: *mut NDK_ADAPTER) -> bool {
         if self.is_seeded() {
             let close = || {
-                // SAFETY: the caller's promise.
+                // SAFETY: `adapter` came from this platform and is not used after this call (the trait's `# Safety`).
                 unsafe { Device::<HostOs>::close(adapter) };
             };
             // A machine on which nothing is left to do says so by a panic.
             return catch_unwind(AssertUnwindSafe(close)).is_ok();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `adapter` came from this platform and is not used after this call (the trait's `# Safety`).
         unsafe { self.close_beside(adapter) }
     }
 
@@ -434,12 +442,12 @@ impl Platform for HostPlatform {
         lower(before);
     }
 
-    fn place(&self) -> Place {
+    fn execution_context(&self) -> ExecutionContext {
         thread_local! {
             static HERE: u8 = const { 0 };
         }
         let thread = HERE.with(|here| std::ptr::from_ref(here).addr());
-        Place { thread, processor: self.machine.current_processor() }
+        ExecutionContext { thread, processor: self.machine.current_processor() }
     }
 
     fn processors(&self) -> u32 {

@@ -16,13 +16,13 @@ static ALLOCATOR: Counting = Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), SeqCst);
-        // SAFETY: the caller's promise about the layout.
+        // SAFETY: the same call of the system's allocator, with the same layout.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), SeqCst);
-        // SAFETY: the caller's promise: it came from this allocator, and so from the system's.
+        // SAFETY: the address came from this allocator (`GlobalAlloc`), and so from the system's.
         unsafe { System.dealloc(place, layout) }
     }
 }

@@ -5,4 +5,5 @@ mod failure;
 mod hostile;
 mod random;
 mod shown;
+mod wire;
 mod world;

@@ -1,12 +1,8 @@
 //! What a recording shows: the timeline and the packets.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::collections::BTreeSet;
 
-use interpose::Function;
-use recording::{
-    pcapng::pcapng,
-    timeline::{LaneKind, MarkKind, Timeline, html},
-};
+use recording::timeline::{LaneKind, MarkKind, Timeline, html, perfetto};
 
 use crate::world::recorded;
 
@@ -56,36 +52,17 @@ fn a_page_needs_nothing_else() {
     assert!(page.contains("<title>a test</title>") && page.contains("NDKPI 7.1.5"));
 }
 
-/// Blocks of the file: their types.
-fn blocks(file: &[u8]) -> Vec<u32> {
-    let number = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes"));
-    let (mut at, mut kinds) = (0, Vec::new());
-    while at < file.len() {
-        let length = number(at + 4) as usize;
-        assert_eq!(number(at + length - 4) as usize, length, "the length is repeated at the end");
-        kinds.push(number(at));
-        at += length;
-    }
-    assert_eq!(at, file.len());
-    kinds
-}
-
 #[test]
-fn packets_are_whole_blocks_one_or_more_for_each_send() {
-    let recording = recorded("results.order-of-receives");
-    let sends = recording.records.iter().filter(|record| record.function == Function::Send).count() / 2;
-    let kinds = blocks(&pcapng(&recording));
-    assert_eq!(kinds[..2], [0x0A0D_0D0A, 1], "a section and an interface");
-    assert!(sends > 0 && kinds[2..].len() >= 2 * sends, "{sends} sends, {} packets", kinds.len() - 2);
-}
-
-/// The numbers of functions are part of the format: the document has them.
-#[test]
-fn functions_keep_their_numbers() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../docs/recorder.md");
-    let document = fs::read_to_string(path).expect("docs/recorder.md");
-    for (number, function) in Function::ALL.iter().enumerate() {
-        let row = format!("| {number} | `{}` |", function.name());
-        assert!(document.contains(&row), "{row}");
+fn a_trace_has_every_mark_once_and_ends_what_it_begins() {
+    let timeline = Timeline::of(&recorded("arm.one-callback-per-arm"));
+    let trace: serde_json::Value = serde_json::from_str(&perfetto(&timeline)).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    let count = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
+    assert_eq!(count("X") + count("i") + count("b"), timeline.marks.len());
+    assert_eq!((count("b"), count("s")), (count("e"), count("f")));
+    assert_eq!((count("M"), count("s")), (2 * timeline.lanes.len(), timeline.arrows.len()));
+    for begin in events.iter().filter(|event| event["ph"] == "b") {
+        let end = events.iter().find(|event| event["ph"] == "e" && event["id"] == begin["id"]).expect("an end");
+        assert!(end["ts"].as_f64() >= begin["ts"].as_f64() && end["pid"] == begin["pid"], "{begin}");
     }
 }

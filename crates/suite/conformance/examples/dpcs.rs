@@ -1,7 +1,7 @@
 //! Cases of the suite and random traffic on a machine of one thread, where nobody gets into a DPC: for
-//! tools/deferred-calls.sh, which counts what the longest one takes. Says which has copied the most bytes.
+//! `cargo xtask dpcs`, which counts what the longest one takes. Says which has copied the most bytes.
 //!
-//!     cargo run --release -p conformance --features host --example deferred_calls -- [FILTER] [ROUNDS]
+//!     cargo run --release -p conformance --features host --example dpcs -- [FILTER] [ROUNDS]
 
 use std::env;
 
