@@ -1,12 +1,17 @@
 //! Structures that are passed through a control device.
 
+// The structures have numbers of the machine, which are the wire's on every machine that Windows runs on.
+const _: () = assert!(cfg!(target_endian = "little"));
+
 /// A structure of little-endian numbers without padding, as C lays it out, with its bytes.
 ///
 /// Reading one checks only the length: every bit pattern is a valid value.
 macro_rules! wire {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+        )]
         #[repr(C)]
         pub struct $name {
             $($(#[$field_doc])* pub $field: $type,)+
@@ -14,32 +19,20 @@ macro_rules! wire {
 
         impl $name {
             /// The size in bytes.
-            pub const BYTES: usize = 0 $(+ size_of::<$type>())+;
+            pub const BYTES: usize = size_of::<Self>();
 
             /// The structure as bytes to send.
             #[must_use]
-            pub fn to_bytes(&self) -> [u8; Self::BYTES] {
-                let mut bytes = [0; Self::BYTES];
-                let mut rest = &mut bytes[..];
-                $({
-                    let (field, after) = rest.split_at_mut(size_of::<$type>());
-                    field.copy_from_slice(&self.$field.to_le_bytes());
-                    rest = after;
-                })+
-                debug_assert!(rest.is_empty());
-                bytes
+            pub const fn to_bytes(&self) -> [u8; Self::BYTES] {
+                zerocopy::transmute!(*self)
             }
 
             /// Decodes the structure; `None` if the length is wrong.
             #[must_use]
             pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-                let rest = bytes;
-                $(let ($field, rest) = rest.split_first_chunk()?;)+
-                rest.is_empty().then(|| Self { $($field: <$type>::from_le_bytes(*$field),)+ })
+                zerocopy::FromBytes::read_from_bytes(bytes).ok()
             }
         }
-
-        const _: () = assert!(size_of::<$name>() == $name::BYTES, "padding");
     };
 }
 

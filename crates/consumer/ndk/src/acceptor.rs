@@ -29,14 +29,14 @@ pub struct Acceptor {
 }
 
 /// Where a thread finds the connection request. Dropping it refuses the request, and those that come later.
-pub struct Door(Arc<Waiting>);
+pub struct Door(Arc<PendingConnection>);
 
 /// The connection request that no thread has taken yet.
 ///
 /// # Invariants
 ///
 /// `incoming` is null, [`CLOSED`], or came from `Box::into_raw` and belongs to whoever swaps it out. `CLOSED` is final.
-struct Waiting {
+struct PendingConnection {
     incoming: AtomicPtr<Incoming>,
     event: Box<dyn Event>,
 }
@@ -44,7 +44,7 @@ struct Waiting {
 /// The acceptor is closed and keeps no connection request.
 const CLOSED: *mut Incoming = ptr::dangling_mut();
 
-impl Waiting {
+impl PendingConnection {
     /// Keeps a connection request. Drops, and so refuses it, if another one is waiting or there is no memory.
     fn put(&self, incoming: Incoming) {
         let Ok(incoming) = try_box(incoming) else { return };
@@ -85,7 +85,7 @@ impl Adapter {
     /// The same as [`Adapter::listen`].
     pub fn acceptor(&self, at: SocketAddr) -> Result<Acceptor, NtStatus> {
         let event = self.core().os().event()?;
-        let waiting = Arc::try_new(Waiting { incoming: AtomicPtr::new(ptr::null_mut()), event })?;
+        let waiting = Arc::try_new(PendingConnection { incoming: AtomicPtr::new(ptr::null_mut()), event })?;
         let keeps = waiting.clone();
         let listener = self.listen(at, move |incoming| keeps.put(incoming))?;
         Ok(Acceptor { waiting: Door(waiting), listener })

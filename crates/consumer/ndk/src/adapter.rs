@@ -15,7 +15,7 @@ use ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION, NtStatus};
 
 use crate::{
     object::slot,
-    os::{Event, Os, PinnedMemory},
+    os::{Event, PinnedMemory, Runtime},
 };
 
 /// The state of an adapter that everything created from it shares.
@@ -27,7 +27,7 @@ pub struct AdapterCore {
     raw: *mut NDK_ADAPTER,
     pub(crate) version: NDK_VERSION,
     info: NDK_ADAPTER_INFO,
-    os: Box<dyn Os>,
+    os: Box<dyn Runtime>,
     /// The number of [`Adapter`]s and [`AdapterRef`]s.
     open: AtomicUsize,
     /// Set when `open` becomes zero.
@@ -46,7 +46,7 @@ impl AdapterCore {
         self.raw
     }
 
-    pub(crate) fn os(&self) -> &dyn Os {
+    pub(crate) fn os(&self) -> &dyn Runtime {
         &*self.os
     }
 
@@ -101,9 +101,9 @@ impl Adapter {
     /// # Safety
     ///
     /// `raw` is an open adapter whose provider keeps the rules of NDKPI (`NDKPI 7`), for example from `WskOpenNdkAdapter`, and
-    /// one that [`Os::close`] of `os` can close. Nobody else closes it or what is created from it here.
-    pub unsafe fn from_raw(raw: *mut NDK_ADAPTER, os: Box<dyn Os>) -> Result<Self, NtStatus> {
-        // SAFETY: the caller's promise.
+    /// one that [`Runtime::close`] of `os` can close. Nobody else closes it or what is created from it here.
+    pub unsafe fn from_raw(raw: *mut NDK_ADAPTER, os: Box<dyn Runtime>) -> Result<Self, NtStatus> {
+        // SAFETY: `raw` is open, its provider keeps the rules of NDKPI, and `os` can close it (`# Safety`).
         let core = unsafe { AdapterCore::new(raw, os) }?;
         let core = Arc::try_new(core)?;
         core.owned.store(true, Relaxed);
@@ -162,11 +162,11 @@ impl AdapterCore {
     /// # Safety
     ///
     /// Like [`Adapter::from_raw`].
-    unsafe fn new(raw: *mut NDK_ADAPTER, os: Box<dyn Os>) -> Result<Self, NtStatus> {
+    unsafe fn new(raw: *mut NDK_ADAPTER, os: Box<dyn Runtime>) -> Result<Self, NtStatus> {
         let empty = match os.event() {
             Ok(empty) => empty,
             Err(status) => {
-                // SAFETY: the adapter is open and this is what closes it (the caller's promise).
+                // SAFETY: the adapter is open and this is what closes it (`# Safety`).
                 unsafe { os.close(raw) };
                 return Err(status);
             }

@@ -182,7 +182,7 @@ impl Incoming {
     ///
     /// Like [`Object::adopt`].
     pub(crate) unsafe fn adopt(adapter: AdapterRef, raw: *mut NDK_CONNECTOR) -> Result<Self, NtStatus> {
-        // SAFETY: the caller's promise.
+        // SAFETY: what [`Object::adopt`] asks of `raw` is what this asks for (`# Safety`).
         let object = unsafe { Object::adopt(adapter, ConnectorParts::new(), raw) }?;
         Ok(Self { object })
     }
@@ -355,7 +355,7 @@ pub fn ask(function: impl FnOnce(*mut SOCKADDR, *mut u32) -> NtStatus) -> Result
 ///
 /// `context` is the node of an open connector.
 unsafe extern "system" fn disconnect_event(context: *mut c_void) {
-    // SAFETY: the caller's promise; the node lives until the close has completed, and that waits for this callback.
+    // SAFETY: the node of an open connector (`# Safety`), which lives until the close has completed: that waits for this callback.
     let node = unsafe { &*context.cast_const().cast::<Node<ConnectorParts>>() };
     if let Some(handler) = node.parts.handler.get() {
         handler();

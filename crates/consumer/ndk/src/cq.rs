@@ -218,8 +218,9 @@ impl Cq {
     /// it gets, and arms again if it wants another call. It runs at `IRQL <= DISPATCH_LEVEL`, never concurrently with itself, and
     /// must not wait.
     ///
-    /// Completions that an earlier callback announced and nobody has taken since need not satisfy the new arm (`NDKPI 7.1.5`). If
-    /// there may be some, the handler is called for them before this function returns, and may find that there are none.
+    /// Completions that an earlier callback announced and nobody has taken since need not satisfy the new arm (`NDKPI 7.1.5`), and a
+    /// failure of the queue that was told once satisfies none (`NDKPI 7.1.10`). If there may be some, or the queue has failed, the
+    /// handler is called before this function returns, and may find that there is no completion.
     ///
     /// # Errors
     ///
@@ -237,9 +238,11 @@ impl Cq {
         parts.phase.store(HANDLED | RUNS, SeqCst);
         Poller { object: &self.object, _alone: PhantomData }.arm(first);
         // A callback that found no handler has been seen here, or sees the phase: both sides store first, and then load.
-        if parts.stale.load(SeqCst) {
+        let is_stale = parts.stale.load(SeqCst);
+        let failure = NtStatus(parts.failure.load(Acquire));
+        if is_stale || !failure.is_success() {
             // SAFETY: this call has set `RUNS`.
-            unsafe { handle(&self.object, NtStatus(parts.failure.load(Acquire))) };
+            unsafe { handle(&self.object, failure) };
         }
         // SAFETY: as above.
         unsafe { leave(&self.object) };
@@ -402,7 +405,7 @@ impl Poller<'_> {
 ///
 /// `context` is the node of an open completion queue, and no other callback of it runs (`NDKPI 7.1.7`).
 unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
-    // SAFETY: the caller's promise; the node lives until the close has completed, and that waits for this callback.
+    // SAFETY: the node of an open queue (`# Safety`), which lives until the close has completed: that waits for this callback.
     let node = unsafe { &*context.cast_const().cast::<Node<CqParts>>() };
     let parts = &node.parts;
     if !status.is_success() {
@@ -420,9 +423,10 @@ unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
         _ => return,
     }
     // SAFETY: this call has set `RUNS`.
-    unsafe { handle(node, status) };
-    // SAFETY: as above.
-    unsafe { leave(node) };
+    unsafe {
+        handle(node, status);
+        leave(node);
+    }
 }
 
 /// Calls the handler.

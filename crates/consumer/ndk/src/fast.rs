@@ -32,7 +32,7 @@ const PAGE: usize = 4096;
 ///
 /// `words` has room for `pages` pages. The provider writes to it while the request pends, and nobody from then on. Until it is
 /// released, which happens when this is dropped, the mapping needs the memory and the adapter.
-pub struct Place {
+pub struct LamBuffer {
     words: Box<[UnsafeCell<u64>]>,
     pages: u32,
     size: AtomicU32,
@@ -43,17 +43,17 @@ pub struct Place {
 }
 
 // SAFETY: see the invariant: one writer, before any reader.
-unsafe impl Send for Place {}
+unsafe impl Send for LamBuffer {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Place {}
+unsafe impl Sync for LamBuffer {}
 
-impl Place {
+impl LamBuffer {
     const fn raw(&self) -> *mut NDK_LOGICAL_ADDRESS_MAPPING {
         UnsafeCell::raw_get(self.words.as_ptr()).cast()
     }
 }
 
-impl Drop for Place {
+impl Drop for LamBuffer {
     fn drop(&mut self) {
         let core = self.adapter.core();
         if *self.built.get_mut()
@@ -68,7 +68,7 @@ impl Drop for Place {
 
 /// Memory mapped into the adapter's address space. It owns the memory, and unmaps it when it is dropped.
 pub struct Mapping {
-    place: Arc<Place>,
+    buffer: Arc<LamBuffer>,
 }
 
 impl Adapter {
@@ -83,7 +83,7 @@ impl Adapter {
         let pages = first.checked_add(memory.length()).ok_or(NtStatus::INVALID_PARAMETER)?.div_ceil(PAGE);
         let pages = u32::try_from(pages).map_err(|_| NtStatus::INVALID_PARAMETER)?;
         let bytes = NDK_LOGICAL_ADDRESS_MAPPING::size_for(pages).max(size_of::<NDK_LOGICAL_ADDRESS_MAPPING>());
-        let place = Place {
+        let buffer = LamBuffer {
             words: try_slice(bytes.div_ceil(8), |_| UnsafeCell::new(0))?,
             pages,
             size: AtomicU32::new(u32::try_from(bytes).map_err(|_| NtStatus::INVALID_PARAMETER)?),
@@ -92,34 +92,34 @@ impl Adapter {
             memory,
             adapter: self.reference(),
         };
-        let place = Arc::try_new(place)?;
-        let place = complete(self.core(), Kept::of_mapping(&place), place, |place, _, completion, context| {
-            let (mdl, length) = (place.memory.mdl(), place.memory.length());
-            let (size, offset) = (place.size.as_ptr(), place.offset.as_ptr());
-            // SAFETY: the adapter is open; the memory, the place, the size and the offset are kept with the request until it
+        let buffer = Arc::try_new(buffer)?;
+        let buffer = complete(self.core(), Kept::of_mapping(&buffer), buffer, |buffer, _, completion, context| {
+            let (mdl, length) = (buffer.memory.mdl(), buffer.memory.length());
+            let (size, offset) = (buffer.size.as_ptr(), buffer.offset.as_ptr());
+            // SAFETY: the adapter is open; the memory, the buffer, the size and the offset are kept with the request until it
             // has completed, and so is the context.
-            unsafe { function(self.core().raw(), mdl, length, completion, context, place.raw(), size, offset) }
+            unsafe { function(self.core().raw(), mdl, length, completion, context, buffer.raw(), size, offset) }
         })?;
-        place.built.store(true, Release);
-        Ok(Mapping { place })
+        buffer.built.store(true, Release);
+        Ok(Mapping { buffer })
     }
 }
 
 impl Mapping {
     fn memory(&self) -> &dyn PinnedMemory {
-        &*self.place.memory
+        &*self.buffer.memory
     }
 
     /// The pages, and the offset of the first byte in the first of them.
     fn pages(&self) -> (&[NDK_LOGICAL_ADDRESS], usize) {
-        let raw = self.place.raw();
-        // SAFETY: the place is at least as large as the structure, and the provider is done with it.
-        let count = unsafe { (*raw).AdapterPageCount }.min(self.place.pages);
+        let raw = self.buffer.raw();
+        // SAFETY: the buffer is at least as large as the structure, and the provider is done with it.
+        let count = unsafe { (*raw).AdapterPageCount }.min(self.buffer.pages);
         // SAFETY: the mapping lies in memory for `pages` pages.
         let first = unsafe { NDK_LOGICAL_ADDRESS_MAPPING::pages(raw) };
         // SAFETY: `count` pages are in that memory, and the provider is done with it.
         let pages = unsafe { slice::from_raw_parts(first, count as usize) };
-        (pages, self.place.offset.load(Acquire) as usize)
+        (pages, self.buffer.offset.load(Acquire) as usize)
     }
 }
 
@@ -154,17 +154,17 @@ impl Pd {
     /// The provider's status: `STATUS_IMPLEMENTATION_LIMIT` for too many pages. `STATUS_INVALID_PARAMETER` for a mapping of
     /// another adapter. The mapping is dropped.
     pub fn create_fast_mr(&self, mapping: Mapping, remote: bool) -> Result<FastMr, NtStatus> {
-        if !Arc::ptr_eq(self.object.adapter(), mapping.place.adapter.core()) {
+        if !Arc::ptr_eq(self.object.adapter(), mapping.buffer.adapter.core()) {
             return Err(NtStatus::INVALID_PARAMETER);
         }
         let function = slot!(self.object.raw(), NdkCreateMr)?;
         let parts = FastParts { mapping, _pd: self.object.clone() };
-        let object = Object::create(self.adapter(), parts, |_, completion, context, place| {
+        let object = Object::create(self.adapter(), parts, |_, completion, context, buffer| {
             // SAFETY: the domain is open, and the context lives until the request has completed.
-            unsafe { function(self.object.raw(), TRUE, completion, context, place) }
+            unsafe { function(self.object.raw(), TRUE, completion, context, buffer) }
         })?;
         let function = slot!(object.raw(), NdkInitializeFastRegisterMr)?;
-        let (adapter, pages) = (object.adapter().clone(), object.parts.mapping.place.pages);
+        let (adapter, pages) = (object.adapter().clone(), object.parts.mapping.buffer.pages);
         let object = complete(&adapter, Kept::default(), object, |object, _, completion, context| {
             let remote = if remote { TRUE } else { FALSE };
             // SAFETY: the region is open, and the context lives until the request has completed.

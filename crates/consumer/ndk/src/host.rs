@@ -1,6 +1,7 @@
 //! Adapters of SoftNDK on a host: a network of them, on a machine of threads or a deterministic one.
 
 mod observed;
+mod tapped;
 mod watch;
 
 use alloc::{boxed::Box, vec};
@@ -11,6 +12,7 @@ use core::{
 use std::{format, path::PathBuf, string::String, sync::Arc as StdArc, vec::Vec};
 
 use engine::connection::Fabric;
+pub use engine::connection::InterfaceAddress;
 use engine::wire::Wire;
 pub use engine::wire::{Cable, Counters, WireConfig};
 use fallible::{Arc, try_box};
@@ -21,13 +23,18 @@ use host::{
 use interpose::adviser::Finding;
 pub use interpose::faults;
 use ndkpi::{MDL, NDK_ADAPTER, NDK_VERSION, NtStatus};
-use provider::{Config, Device};
+pub use provider::Config;
+use provider::Device;
+use recorder::{Ring, Tap};
 
-use self::observed::Observed;
+use self::{
+    observed::Observed,
+    tapped::{TapSlot, Tapped},
+};
 
 use crate::{
     Adapter,
-    os::{Event, Os, PinnedMemory},
+    os::{Event, PinnedMemory, Runtime},
 };
 
 /// A machine whose adapters can connect to each other and to themselves.
@@ -76,6 +83,9 @@ impl Loopback {
     }
 
     /// Starts a deterministic machine: the same seed repeats the same run.
+    ///
+    /// Time passes there when the seed says so, also while a DPC is queued: a request with a time-out, such as a disconnect, may end
+    /// with `STATUS_IO_TIMEOUT` although nothing was slow.
     ///
     /// # Errors
     ///
@@ -135,6 +145,18 @@ impl Loopback {
     pub fn recorded(self, path: impl Into<PathBuf>) -> Result<Self, NtStatus> {
         let processors = self.machine.processors();
         self.observed(|observed| observed.recorded(path.into(), processors))
+    }
+
+    /// As [`Loopback::recorded`], into memory of the caller: a [ring](recorder::Ring) that it can make a file of at any time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Loopback::advised`].
+    pub fn recorded_in(self, ring: Arc<Ring>) -> Result<Self, NtStatus> {
+        self.observed(|observed| {
+            observed.recorded_in(ring);
+            Ok(())
+        })
     }
 
     /// Lets something go wrong on adapters that are opened from now on, as NDKPI allows it: [`faults`] has what there is.
@@ -291,12 +313,16 @@ pub struct Wired {
 
 /// The way of frames into an adapter. Once the adapter has gone they are dropped.
 #[derive(Clone)]
-pub struct Plug(Arc<Wire<HostOs>>);
+pub struct Plug {
+    wire: Arc<Wire<HostOs>>,
+    tap: TapSlot,
+}
 
 impl Plug {
     /// A frame has come: an Ethernet frame without its check sequence. Any bytes may be one.
     pub fn receive(&self, frame: &[u8]) {
-        Wire::receive(&self.0, frame);
+        self.tap.with(|tap| tap.received(frame));
+        Wire::receive(&self.wire, frame);
     }
 }
 
@@ -316,12 +342,63 @@ impl Wired {
     ///
     /// As [`Wired::start`].
     pub fn with(machine: Machine, config: Config, wire: WireConfig, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
-        let os = HostOs::new(&machine);
+        let (os, tap) = (HostOs::new(&machine), TapSlot::default());
+        let cable: Box<dyn Cable> = try_box(Tapped::new(cable, tap.clone()))?;
         let device = Device::try_new_with_cable(&os, &Fabric::try_new(&os)?, config, wire, cable)?;
-        let plug = Plug(device.wire().ok_or(NtStatus::INTERNAL_ERROR)?);
+        let plug = Plug { wire: device.wire().ok_or(NtStatus::INTERNAL_ERROR)?, tap };
         let devices = vec![device];
         let observed = Observed::from_environment(machine.processors())?;
-        Ok(Self { loopback: Loopback { devices, observed, machine: Arc::try_new(machine)? }, plug })
+        let this = Self { loopback: Loopback { devices, observed, machine: Arc::try_new(machine)? }, plug };
+        this.tap();
+        Ok(this)
+    }
+
+    /// Records the frames too, if there is a recording.
+    fn tap(&self) {
+        if let Some(ring) = self.loopback.observed.ring() {
+            self.plug.tap.set(Tap::new(self.device().os().clone(), ring));
+        }
+    }
+
+    /// As [`Loopback::advised`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Loopback::advised`].
+    pub fn advised(self) -> Result<Self, NtStatus> {
+        Ok(Self { loopback: self.loopback.advised()?, ..self })
+    }
+
+    /// As [`Loopback::recorded`], with every frame that the adapter sends and that comes in: `ndkctl packets` makes a capture of them.
+    /// A frame of 1100 bytes takes 20 slots of the 256K.
+    ///
+    /// # Errors
+    ///
+    /// As [`Loopback::advised`].
+    pub fn recorded(self, path: impl Into<PathBuf>) -> Result<Self, NtStatus> {
+        let this = Self { loopback: self.loopback.recorded(path)?, ..self };
+        this.tap();
+        Ok(this)
+    }
+
+    /// As [`Loopback::with_faults`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Loopback::advised`].
+    pub fn with_faults(self, plan: faults::Plan) -> Result<Self, NtStatus> {
+        Ok(Self { loopback: self.loopback.with_faults(plan)?, ..self })
+    }
+
+    /// As [`Wired::recorded`], into memory of the caller: a [ring](recorder::Ring) that it can make a file of at any time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Loopback::advised`].
+    pub fn recorded_in(self, ring: Arc<Ring>) -> Result<Self, NtStatus> {
+        let this = Self { loopback: self.loopback.recorded_in(ring)?, ..self };
+        this.tap();
+        Ok(this)
     }
 
     /// Opens the adapter with the newest version.
@@ -342,7 +419,7 @@ impl Wired {
     /// What the wire has counted.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.plug.0.counters()
+        self.plug.wire.counters()
     }
 
     /// The device behind the adapter.
@@ -367,22 +444,7 @@ impl Wired {
     }
 }
 
-/// Opens an adapter of SoftNDK on a machine.
-///
-/// # Errors
-///
-/// The provider's status.
-pub fn open(machine: &MachineRef, device: &Arc<Device<HostOs>>, version: NDK_VERSION) -> Result<Adapter, NtStatus> {
-    let raw = Device::open(device, version)?;
-    let close = |adapter| {
-        // SAFETY: the adapter came from `Device::open` above, and is not used again.
-        unsafe { Device::<HostOs>::close(adapter) };
-    };
-    // SAFETY: the adapter was just opened, `close` closes such an adapter, and nobody else has it.
-    unsafe { adopt(machine, raw, close) }
-}
-
-/// Takes over an adapter that was opened on a machine, but not by [`open`].
+/// Takes over an adapter that was opened on a machine, but not by [`Loopback::open`] or [`Wired::open`], which also keep their machine.
 ///
 /// # Errors
 ///
@@ -390,21 +452,21 @@ pub fn open(machine: &MachineRef, device: &Arc<Device<HostOs>>, version: NDK_VER
 ///
 /// # Safety
 ///
-/// The same as [`Adapter::from_raw`]; `close` closes the adapter and returns when that is complete.
+/// The same as [`Adapter::from_raw`]; `close` closes the adapter and returns when that is complete. The machine runs until then.
 pub unsafe fn adopt(
     machine: &MachineRef,
     raw: *mut NDK_ADAPTER,
     close: impl Fn(*mut NDK_ADAPTER) + Send + Sync + 'static,
 ) -> Result<Adapter, NtStatus> {
     let os = Box::new(HostPrograms(machine.clone(), close));
-    // SAFETY: the caller's promise.
+    // SAFETY: `raw` is an open adapter of a provider that keeps the rules, and `os` closes it by `close` (`# Safety`).
     unsafe { Adapter::from_raw(raw, os) }
 }
 
-/// [`Os`] for programs on a machine, with the function that closes their adapters.
+/// [`Runtime`] for programs on a machine, with the function that closes their adapters.
 struct HostPrograms<C>(MachineRef, C);
 
-impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> Os for HostPrograms<C> {
+impl<C: Fn(*mut NDK_ADAPTER) + Send + Sync> Runtime for HostPrograms<C> {
     fn event(&self) -> Result<Box<dyn Event>, NtStatus> {
         let event = machine::Event::new(&self.0, EventKind::Notification);
         let event: Box<dyn Event> = try_box(HostEvent(event))?;

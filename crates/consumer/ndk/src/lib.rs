@@ -177,6 +177,7 @@ mod qp;
 mod request;
 mod sge;
 mod srq;
+mod waiters;
 
 pub use acceptor::Acceptor;
 pub use adapter::Adapter;
@@ -190,7 +191,7 @@ pub use listener::Listener;
 pub use mr::Mr;
 pub use mw::Mw;
 pub use ndkpi::{NDK_VERSION, NtStatus};
-pub use os::{Event, Os, PinnedMemory};
+pub use os::{Event, PinnedMemory, Runtime};
 pub use pd::Pd;
 pub use qp::{Initiator, Invalidate, Qp, QpSizes, QueuePair, Receiver};
 pub use request::Pending;

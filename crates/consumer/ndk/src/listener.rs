@@ -93,12 +93,12 @@ impl Listener {
 ///
 /// `context` is the node of an open listener; `connector` is new and belongs to the consumer from now on.
 unsafe extern "system" fn connecting(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
-    // SAFETY: the caller's promise; the node lives until the close has completed, and that waits for this callback.
+    // SAFETY: the node of an open listener (`# Safety`), which lives until the close has completed: that waits for this callback.
     let node = unsafe { &*context.cast_const().cast::<Node<ListenerParts>>() };
     if connector.is_null() {
         return;
     }
-    // SAFETY: the connector is open and of the listener's adapter, and nobody else has it (the caller's promise).
+    // SAFETY: the connector is open and of the listener's adapter, and nobody else has it (`# Safety`).
     if let Ok(incoming) = unsafe { Incoming::adopt(AdapterRef::of(node.adapter()), connector) } {
         (node.parts.handler)(incoming);
     }

@@ -66,9 +66,7 @@ pub fn tokens<P: Parts<Raw = NDK_MR>>(object: &Object<P>) -> Result<(LocalToken,
     let local = slot!(object.raw(), NdkGetLocalTokenFromMr)?;
     let remote = slot!(object.raw(), NdkGetRemoteTokenFromMr)?;
     // SAFETY: the region is open.
-    let local = unsafe { local(object.raw()) };
-    // SAFETY: as above.
-    let remote = unsafe { remote(object.raw()) };
+    let (local, remote) = unsafe { (local(object.raw()), remote(object.raw())) };
     Ok((LocalToken(local), RemoteToken::from_bits(remote)))
 }
 

@@ -16,8 +16,8 @@ use ndkpi::{NDK_CQ, NDK_FN_CLOSE_OBJECT, NDK_FN_CREATE_COMPLETION, NtStatus};
 
 use crate::{
     adapter::{AdapterCore, AdapterRef},
-    once::SetOnce,
-    request::{Pending, State, create},
+    request::{Pending, create},
+    waiters::Waiters,
 };
 
 /// The parts of an object of one type: what it was created from, and what its callbacks use.
@@ -35,8 +35,8 @@ pub trait Parts: Send + Sync + 'static {
 pub struct Node<P: Parts> {
     raw: AtomicPtr<P::Raw>,
     pub parts: P,
-    /// Who waits for the close.
-    closing: SetOnce<Arc<State>>,
+    /// Who waits for the close. They are told when this drops: after the parts, so that what an object needed is free.
+    closing: Waiters,
     /// The last field: the parts drop before the adapter can close.
     adapter: AdapterRef,
 }
@@ -74,7 +74,7 @@ impl<P: Parts> Object<P> {
         parts: P,
         call: impl FnOnce(&Node<P>, Option<NDK_FN_CREATE_COMPLETION>, *mut c_void, *mut *mut P::Raw) -> NtStatus,
     ) -> Result<Self, NtStatus> {
-        let node = Node { raw: AtomicPtr::new(ptr::null_mut()), parts, closing: SetOnce::new(), adapter };
+        let node = Node { raw: AtomicPtr::new(ptr::null_mut()), parts, closing: Waiters::new(), adapter };
         let this = Self(ManuallyDrop::new(Arc::try_new(node)?));
         let raw = create(this.adapter(), |completion, context, place| call(&this, completion, context, place))?;
         this.raw.store(raw, Release);
@@ -87,7 +87,7 @@ impl<P: Parts> Object<P> {
     ///
     /// `raw` is an open object of this adapter, and belongs to nobody else.
     pub unsafe fn adopt(adapter: AdapterRef, parts: P, raw: *mut P::Raw) -> Result<Self, NtStatus> {
-        let node = Node { raw: AtomicPtr::new(raw), parts, closing: SetOnce::new(), adapter };
+        let node = Node { raw: AtomicPtr::new(raw), parts, closing: Waiters::new(), adapter };
         match Arc::try_new(node) {
             Ok(node) => Ok(Self(ManuallyDrop::new(node))),
             Err(error) => {
@@ -103,7 +103,7 @@ impl<P: Parts> Object<P> {
     /// Gives this reference back. The result says when the object has closed, which the last reference begins.
     pub fn close(self) -> Result<Pending<()>, NtStatus> {
         let (pending, state) = Pending::close(self.adapter())?;
-        self.closing.set(state);
+        self.closing.add(state)?;
         Ok(pending)
     }
 
@@ -154,17 +154,8 @@ fn close<P: Parts>(node: UniqueArc<Node<P>>) {
     let status = unsafe { close(raw.cast(), Some(close_completed::<P>), context.cast()) };
     if status != NtStatus::PENDING {
         // SAFETY: the context came from `into_raw`, and the provider, which did not pend, does not call back.
-        end(unsafe { UniqueArc::from_raw(context) });
+        drop(unsafe { UniqueArc::from_raw(context) });
     }
-}
-
-/// Drops a node whose object has closed, and says so.
-fn end<P: Parts>(node: UniqueArc<Node<P>>) {
-    if let Some(waits) = node.closing.get() {
-        waits.closed();
-    }
-    // Whoever waits for the adapter goes on now, and may unload what is running here: so this comes last.
-    drop(node);
 }
 
 /// The first entry of the object's table, which is the close in every table except the adapter's (`NDKPI 4`).
@@ -183,8 +174,9 @@ fn close_slot(object: *mut c_void) -> Option<NDK_FN_CLOSE_OBJECT> {
 ///
 /// `context` came from [`close`] of an object of this type, and this is the only call with it.
 unsafe extern "system" fn close_completed<P: Parts>(context: *mut c_void) {
-    // SAFETY: the caller's promise. No callback of the object runs, and none will (`NDKPI 7.9`, rules 3 and 4).
-    end(unsafe { UniqueArc::from_raw(context.cast::<Node<P>>()) });
+    // Whoever waits for the adapter goes on now, and may unload what is running here: so this comes last.
+    // SAFETY: `close` gave this reference away, and only this call takes it back (`# Safety`). No callback of the object runs, and none
+    drop(unsafe { UniqueArc::from_raw(context.cast::<Node<P>>()) });
 }
 
 /// `NDK_FN_CLOSE_COMPLETION` of an object without parts.

@@ -12,7 +12,7 @@ pub trait Event: Send + Sync {
     /// Clears the event: waits block until it is set again. `IRQL <= DISPATCH_LEVEL`.
     fn clear(&self);
 
-    /// Waits until it is set. Called only where [`Os::may_wait`] returns true.
+    /// Waits until it is set. Called only where [`Runtime::may_wait`] returns true.
     fn wait(&self);
 
     /// Like [`Event::wait`], for at most this many microseconds. Returns false if the time ran out.
@@ -22,7 +22,7 @@ pub trait Event: Send + Sync {
 /// The operating system.
 ///
 /// Nothing here is used on the data path, and no unsafe code relies on it: if a wait returns too early, it is repeated.
-pub trait Os: Send + Sync {
+pub trait Runtime: Send + Sync {
     /// Creates an event that is not set. `PASSIVE_LEVEL`, or `IRQL <= DISPATCH_LEVEL` for requests issued there.
     ///
     /// # Errors

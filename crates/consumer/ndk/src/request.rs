@@ -18,7 +18,7 @@ use core::{
 use fallible::{Arc, try_box, try_slice};
 use ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NtStatus, SOCKADDR_INET};
 
-use crate::{adapter::AdapterCore, fast::Place, os::Event};
+use crate::{adapter::AdapterCore, fast::LamBuffer, os::Event};
 
 /// No continuation has been set yet.
 const OPEN: u8 = 0;
@@ -39,19 +39,19 @@ pub struct Kept {
     pub addresses: [SOCKADDR_INET; 2],
     pub data: Option<Box<[u8]>>,
     /// The storage of a mapping, which the provider fills in.
-    _place: Option<Arc<Place>>,
+    _buffer: Option<Arc<LamBuffer>>,
 }
 
 impl Kept {
     /// Keeps these addresses and a copy of the private data.
     pub fn new(addresses: [SOCKADDR_INET; 2], data: &[u8]) -> Result<Self, NtStatus> {
         let data = try_slice(data.len(), |index| data[index])?;
-        Ok(Self { addresses, data: Some(data), _place: None })
+        Ok(Self { addresses, data: Some(data), _buffer: None })
     }
 
     /// Keeps the storage of a mapping.
-    pub fn of_mapping(place: &Arc<Place>) -> Self {
-        Self { _place: Some(place.clone()), ..Self::default() }
+    pub fn of_mapping(buffer: &Arc<LamBuffer>) -> Self {
+        Self { _buffer: Some(buffer.clone()), ..Self::default() }
     }
 
     /// The private data in the form a call takes.
@@ -273,7 +273,7 @@ pub fn create<T>(
 ///
 /// `context` came from [`State::start`], and this is the only call with it.
 unsafe extern "system" fn request_completed(context: *mut c_void, status: NtStatus) {
-    // SAFETY: a reference was counted for this call (the caller's promise).
+    // SAFETY: a reference was counted for this call (`# Safety`).
     let state = unsafe { Arc::from_raw(context.cast_const().cast::<State>()) };
     state.finish(status);
 }

@@ -112,7 +112,7 @@ impl Srq {
 ///
 /// `context` is the node of an open shared receive queue.
 unsafe extern "system" fn notified(context: *mut c_void, status: NtStatus) {
-    // SAFETY: the caller's promise; the node lives until the close has completed, and that waits for this callback.
+    // SAFETY: the node of an open queue (`# Safety`), which lives until the close has completed: that waits for this callback.
     let node = unsafe { &*context.cast_const().cast::<Node<SrqParts>>() };
     (node.parts.handler)(status);
 }

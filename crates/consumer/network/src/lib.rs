@@ -8,7 +8,7 @@
 //! | [`Tap`](real::Tap), [`Packets`](real::Packets) | a real segment (Linux) | `CAP_NET_ADMIN`, `CAP_NET_RAW` |
 //!
 //! [`Impaired`] and [`Captured`] stand before any of them: frames are lost, late, doubled or changed as a seed says, or written to a
-//! file. Frames go as they are, without a frame check sequence; a segment may lose them, as Ethernet does.
+//! file. A [`Pump`] brings frames in on a thread of its own. Frames go as they are, without a frame check sequence; a segment may lose them, as Ethernet does.
 //!
 //! ```
 //! use std::time::Duration;
@@ -31,6 +31,7 @@ mod error;
 mod impaired;
 mod impairment;
 pub mod memory;
+mod pump;
 #[cfg(target_os = "linux")]
 pub mod real;
 mod segment;
@@ -42,5 +43,6 @@ pub use datagrams::Datagrams;
 pub use error::OpenError;
 pub use impaired::Impaired;
 pub use impairment::{Impairment, Lane};
+pub use pump::Pump;
 pub use segment::Segment;
 pub use vxlan::{Config as VxlanConfig, Counters as VxlanCounters, Vxlan};

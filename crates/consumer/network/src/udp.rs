@@ -19,7 +19,7 @@ const BUFFER: usize = 4 << 20;
 pub struct Udp {
     socket: UdpSocket,
     #[cfg(target_os = "linux")]
-    room: std::sync::Mutex<Vec<Vec<u8>>>,
+    linux: linux::State,
 }
 
 impl Udp {
@@ -37,9 +37,9 @@ impl Udp {
         };
         let socket = open().map_err(|error| OpenError::of_socket(at, error))?;
         Ok(Self {
-            socket,
             #[cfg(target_os = "linux")]
-            room: std::sync::Mutex::new(vec![vec![0; LONGEST]; linux::BATCH]),
+            linux: linux::State::new(&socket),
+            socket,
         })
     }
 
@@ -116,87 +116,6 @@ fn forgive(result: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// `sendmmsg`, `recvmmsg`.
+/// `sendmmsg`, `recvmmsg`, and datagrams that go through the system as one (`UDP_SEGMENT`, `UDP_GRO`).
 #[cfg(target_os = "linux")]
-mod linux {
-    use std::{
-        io::{self, IoSlice, IoSliceMut},
-        net::{SocketAddr, SocketAddrV4, SocketAddrV6},
-        os::fd::{AsFd, AsRawFd},
-        sync::PoisonError,
-        time::Duration,
-    };
-
-    use nix::{
-        errno::Errno,
-        poll::{PollFd, PollFlags, ppoll},
-        sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg},
-    };
-
-    use super::{Udp, canonical, forgive};
-
-    /// Datagrams of one call.
-    pub const BATCH: usize = 32;
-
-    pub fn send_all(udp: &Udp, datagrams: &[(&[&[u8]], SocketAddr)]) -> io::Result<()> {
-        for batch in datagrams.chunks(BATCH) {
-            let parts: Vec<Vec<IoSlice<'_>>> =
-                batch.iter().map(|(parts, _)| parts.iter().map(|part| IoSlice::new(part)).collect()).collect();
-            let to: Vec<_> = batch.iter().map(|(_, to)| Some(SockaddrStorage::from(udp.reach(*to)))).collect();
-            let mut sent = 0;
-            while sent < batch.len() {
-                let mut headers = MultiHeaders::preallocate(batch.len() - sent, None);
-                let result =
-                    sendmmsg(udp.socket.as_raw_fd(), &mut headers, &parts[sent..], &to[sent..], [], MsgFlags::empty())
-                        .map(Iterator::count);
-                match result {
-                    Ok(count) => sent += count.max(1),
-                    Err(error) => {
-                        // The first of them: the rest goes on.
-                        forgive(Err(error.into()))?;
-                        sent += 1;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    pub fn receive(udp: &Udp, patience: Duration, take: &mut dyn FnMut(&[u8], SocketAddr)) -> io::Result<usize> {
-        let mut room = udp.room.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut has_waited = false;
-        loop {
-            let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(room.len(), None);
-            let mut slices: Vec<_> = room.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
-            let flags = MsgFlags::MSG_DONTWAIT;
-            match recvmmsg(udp.socket.as_raw_fd(), &mut headers, slices.iter_mut(), flags, None) {
-                Ok(results) => {
-                    let mut count = 0;
-                    for message in results {
-                        let from = message.address.as_ref().and_then(address);
-                        // An empty datagram has no part.
-                        if let (Some(from), Some(bytes)) = (from, message.iovs().next()) {
-                            take(bytes, canonical(from));
-                            count += 1;
-                        }
-                    }
-                    return Ok(count);
-                }
-                Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) if has_waited => return Ok(0),
-                Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => {}
-                Err(error) => return Err(error.into()),
-            }
-            let mut files = [PollFd::new(udp.socket.as_fd(), PollFlags::POLLIN)];
-            match ppoll(&mut files, Some(patience.into()), None) {
-                Ok(0) | Err(Errno::EINTR) => return Ok(0),
-                Ok(_) => has_waited = true,
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    fn address(address: &SockaddrStorage) -> Option<SocketAddr> {
-        let v4 = address.as_sockaddr_in().map(|address| SocketAddrV4::from(*address).into());
-        v4.or_else(|| address.as_sockaddr_in6().map(|address| SocketAddrV6::from(*address).into()))
-    }
-}
+mod linux;

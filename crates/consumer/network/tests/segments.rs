@@ -8,7 +8,7 @@ use std::{
 };
 
 use network::{
-    Captured, Datagrams, Impaired, Impairment, Segment,
+    Captured, Datagrams, Impaired, Impairment, Pump, Segment,
     memory::{self, Hub},
 };
 
@@ -207,4 +207,46 @@ fn a_capture_without_room_is_said_and_frames_go_on() {
     near.send(b"frame").expect("it is sent");
     assert_eq!(received(&far), [b"frame"]);
     assert_eq!(near.finish().expect_err("no room").kind(), std::io::ErrorKind::StorageFull);
+}
+
+/// Frames come in until the pump is finished; a segment that fails is told then.
+#[test]
+fn a_pump_brings_frames_in_and_says_how_it_ended() {
+    /// Fails, and says that it was looked at.
+    struct Broken(Mutex<std::sync::mpsc::Sender<()>>);
+
+    impl Segment for Broken {
+        fn send(&self, _: &[u8]) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn receive(&self, _: Duration, _: &mut dyn FnMut(&[u8])) -> std::io::Result<usize> {
+            self.0.lock().expect("no panic").send(()).expect("somebody listens");
+            Err(std::io::Error::other("unplugged"))
+        }
+
+        fn longest(&self) -> usize {
+            60
+        }
+
+        fn describe(&self) -> String {
+            "broken".to_owned()
+        }
+    }
+
+    let [near, far] = memory::pair(Impairment::default(), 1);
+    let (tell, heard) = std::sync::mpsc::channel();
+    let pump = Pump::start(Arc::new(far), move |frame| drop(tell.send(frame.to_vec()))).expect("a thread");
+    for frame in frames(3) {
+        near.send(&frame).expect("it works");
+    }
+    let came: Vec<_> = heard.iter().take(3).collect();
+    assert_eq!(came, frames(3));
+    pump.finish().expect("the segment works");
+    assert!(heard.recv().is_err(), "the pump is gone, and what it called");
+
+    let (tell, looked) = std::sync::mpsc::channel();
+    let pump = Pump::start(Arc::new(Broken(Mutex::new(tell))), |_| ()).expect("a thread");
+    looked.recv().expect("the segment is looked at");
+    assert_eq!(pump.finish().expect_err("it has failed").to_string(), "unplugged");
 }

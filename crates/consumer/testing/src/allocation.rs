@@ -60,13 +60,13 @@ unsafe impl GlobalAlloc for Counting {
             return ptr::null_mut();
         }
         add(layout.size());
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: the size of `layout` is not zero (the trait's `# Safety`).
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         subtract(layout.size());
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: `place` came from `alloc` with this layout, and so from the system (the trait's `# Safety`).
         unsafe { System.dealloc(place, layout) }
     }
 
@@ -76,7 +76,7 @@ unsafe impl GlobalAlloc for Counting {
         }
         add(size);
         subtract(layout.size());
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: `place` came from `alloc` with this layout, and `size` is not zero (the trait's `# Safety`).
         unsafe { System.realloc(place, layout, size) }
     }
 }

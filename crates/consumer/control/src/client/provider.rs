@@ -3,15 +3,51 @@
 use std::net::SocketAddr;
 
 use ndkpi::{NDIS_NDK_PERFORMANCE_COUNTERS, SOCKADDR_INET};
+use zerocopy::{
+    FromBytes, Immutable, KnownLayout, Unaligned,
+    little_endian::{U16, U32, U64},
+};
 
 use crate::provider_device::{Info, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO};
 
-use super::{Answer, ProviderDriver, Refusal, Transport};
+use super::{Answer, DeviceControl, ProviderDriver, Refusal};
 
-/// The size of `NDIS_NDK_CONNECTIONS` without entries, and of an entry: two addresses and the owner (NDIS-NDK 3).
-const HEADER: usize = 16;
-const ENTRY: usize = 64;
-const ADDRESS: usize = 28;
+/// `NDIS_NDK_PERFORMANCE_COUNTERS`.
+type Numbers = [U64; size_of::<NDIS_NDK_PERFORMANCE_COUNTERS>() / size_of::<U64>()];
+
+/// `NDIS_NDK_CONNECTIONS` without its entries (NDIS-NDK 3).
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Head {
+    _object_header: [u8; 8],
+    count: U32,
+    _padding: [u8; 4],
+}
+
+/// An address in Windows' format. All but the family are as the network has them.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Address {
+    family: U16,
+    port: [u8; 2],
+    flow_info: [u8; 4],
+    ip: [u8; 16],
+    scope: [u8; 4],
+}
+
+/// An entry.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Entry {
+    local: Address,
+    remote: Address,
+    is_of_user: u8,
+    _padding: [u8; 3],
+    process: U32,
+}
+
+const HEADER: usize = size_of::<Head>();
+const ENTRY: usize = size_of::<Entry>();
 
 /// A connection of the driver's adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +60,7 @@ pub struct Connection {
     pub process: Option<u32>,
 }
 
-impl<T: Transport> ProviderDriver<T> {
+impl<T: DeviceControl> ProviderDriver<T> {
     /// The driver's version and load.
     ///
     /// # Errors
@@ -44,14 +80,9 @@ impl<T: Transport> ProviderDriver<T> {
     pub fn counters(&self) -> Result<NDIS_NDK_PERFORMANCE_COUNTERS, Refusal> {
         let mut room = [0; size_of::<NDIS_NDK_PERFORMANCE_COUNTERS>()];
         let Answer { length, .. } = self.transport.control(QUERY_COUNTERS, &[], &mut room)?;
-        if length != room.len() {
-            return Err(Refusal::Nonsense);
-        }
-        let at = |index: usize| {
-            let mut number = [0; 8];
-            number.copy_from_slice(&room[8 * index..8 * index + 8]);
-            u64::from_le_bytes(number)
-        };
+        let numbers = room.get(..length).and_then(|answer| Numbers::ref_from_bytes(answer).ok());
+        let numbers = numbers.ok_or(Refusal::Nonsense)?;
+        let at = |index: usize| numbers[index].get();
         Ok(NDIS_NDK_PERFORMANCE_COUNTERS {
             Connect: at(0),
             Accept: at(1),
@@ -76,14 +107,13 @@ impl<T: Transport> ProviderDriver<T> {
         let mut room = vec![0; HEADER + 64 * ENTRY];
         loop {
             let Answer { length, more } = self.transport.control(QUERY_CONNECTIONS, &[], &mut room)?;
-            let answer = room.get(..length).filter(|answer| answer.len() >= HEADER).ok_or(Refusal::Nonsense)?;
+            let answer = room.get(..length).and_then(|answer| Head::ref_from_prefix(answer).ok());
+            let (head, entries) = answer.ok_or(Refusal::Nonsense)?;
             if !more {
-                return answer[HEADER..]
-                    .chunks(ENTRY)
-                    .map(|entry| connection(entry).ok_or(Refusal::Nonsense))
-                    .collect();
+                let entries = <[Entry]>::ref_from_bytes(entries).map_err(|_| Refusal::Nonsense)?;
+                return entries.iter().map(|entry| connection(entry).ok_or(Refusal::Nonsense)).collect();
             }
-            let count = u32::from_le_bytes([answer[8], answer[9], answer[10], answer[11]]) as usize;
+            let count = head.count.get() as usize;
             // Leave room for connections that appear meanwhile.
             room.resize(HEADER + (count + count / 8 + 8).max(room.len() / ENTRY) * ENTRY, 0);
         }
@@ -91,25 +121,22 @@ impl<T: Transport> ProviderDriver<T> {
 }
 
 /// An entry of the list.
-fn connection(entry: &[u8]) -> Option<Connection> {
-    let owner = entry.get(2 * ADDRESS..ENTRY)?;
-    let process = u32::from_le_bytes([owner[4], owner[5], owner[6], owner[7]]);
+fn connection(entry: &Entry) -> Option<Connection> {
     Some(Connection {
-        local: address(&entry[..ADDRESS])?,
-        remote: address(&entry[ADDRESS..2 * ADDRESS])?,
-        process: (owner[0] != 0).then_some(process),
+        local: address(&entry.local)?,
+        remote: address(&entry.remote)?,
+        process: (entry.is_of_user != 0).then_some(entry.process.get()),
     })
 }
 
 /// Parses an address in Windows' format.
-fn address(bytes: &[u8]) -> Option<SocketAddr> {
+fn address(sent: &Address) -> Option<SocketAddr> {
     let mut place = SOCKADDR_INET::UNSPECIFIED;
-    let family = u16::from_le_bytes([bytes[0], bytes[1]]);
-    place.Ipv6.sin6_family = family;
-    place.Ipv6.sin6_port = u16::from_ne_bytes([bytes[2], bytes[3]]);
-    place.Ipv6.sin6_flowinfo = u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-    place.Ipv6.sin6_addr.Byte.copy_from_slice(&bytes[8..24]);
-    place.Ipv6.sin6_scope_id = u32::from_ne_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]);
+    place.Ipv6.sin6_family = sent.family.get();
+    place.Ipv6.sin6_port = u16::from_ne_bytes(sent.port);
+    place.Ipv6.sin6_flowinfo = u32::from_ne_bytes(sent.flow_info);
+    place.Ipv6.sin6_addr.Byte = sent.ip;
+    place.Ipv6.sin6_scope_id = u32::from_ne_bytes(sent.scope);
     place.to_socket_addr()
 }
 
@@ -117,7 +144,7 @@ fn address(bytes: &[u8]) -> Option<SocketAddr> {
 mod tests {
     use std::cell::Cell;
 
-    use super::{Answer, Connection, ENTRY, HEADER, ProviderDriver, Refusal, Transport};
+    use super::{Answer, Connection, DeviceControl, ENTRY, HEADER, ProviderDriver, Refusal};
 
     /// A driver with this many connections.
     struct Stand {
@@ -126,7 +153,7 @@ mod tests {
         asked: Cell<u32>,
     }
 
-    impl Transport for Stand {
+    impl DeviceControl for Stand {
         fn control(&self, _: u32, _: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
             self.asked.set(self.asked.get() + 1);
             if output.len() == 240 {

@@ -4,7 +4,7 @@ use crate::provider_device::{
     QUERY_RECORDING, READ_RECORDING, Recording, RecordingFrom, RecordingPart, RecordingState, SET_RECORDING, SLOT_BYTES,
 };
 
-use super::{Answer, ProviderDriver, Refusal, Transport};
+use super::{Answer, DeviceControl, ProviderDriver, Refusal};
 
 /// The number of slots to read at a time.
 const SLOTS: usize = 1 << 10;
@@ -12,7 +12,7 @@ const SLOTS: usize = 1 << 10;
 /// The bytes of a slot.
 pub type Slot = [u8; SLOT_BYTES];
 
-impl<T: Transport> ProviderDriver<T> {
+impl<T: DeviceControl> ProviderDriver<T> {
     /// Starts a recording of all adapters opened from now on, or ends the running one if the number of slots is 0.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::{
     test_device::{CANCEL, From, Progress, QUERY_PROGRESS, QUERY_REPORT, START, Start, State},
 };
 
-use super::{Answer, Refusal, Transport};
+use super::{Answer, DeviceControl, Refusal};
 
 /// How much of a report to read at a time.
 const PART: usize = 16 << 10;
@@ -55,7 +55,7 @@ pub enum Event<'a> {
     Progress(Progress),
 }
 
-impl<T: Transport> TestDriver<T> {
+impl<T: DeviceControl> TestDriver<T> {
     /// The driver at the other end of `transport`.
     pub const fn new(transport: T) -> Self {
         Self { transport }

@@ -1,17 +1,26 @@
 //! The settings of `softndk`.
 
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned, little_endian::U64};
+
+use super::{Answer, DeviceControl, Refusal};
 use crate::provider_device::{
     FAULT_PLAN_ANSWER_BYTES, FAULT_PLAN_BYTES, QUERY_FAULT_PLAN, QUERY_SETTINGS, SET_FAULT_PLAN, SET_SETTINGS, Settings,
 };
 
-use super::{Answer, Refusal, Transport};
+/// The answer to `QUERY_FAULT_PLAN`.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FaultPlanAnswer {
+    plan: [u8; FAULT_PLAN_BYTES],
+    counts: [[U64; 2]; 8],
+}
 
 /// The driver `softndk`.
 pub struct ProviderDriver<T> {
     pub(super) transport: T,
 }
 
-impl<T: Transport> ProviderDriver<T> {
+impl<T: DeviceControl> ProviderDriver<T> {
     /// The driver at the other end of `transport`.
     pub const fn new(transport: T) -> Self {
         Self { transport }
@@ -50,10 +59,9 @@ impl<T: Transport> ProviderDriver<T> {
     pub fn fault_plan(&self) -> Result<([u8; FAULT_PLAN_BYTES], [[u64; 2]; 8]), Refusal> {
         let mut room = [0; FAULT_PLAN_ANSWER_BYTES];
         let Answer { length, .. } = self.transport.control(QUERY_FAULT_PLAN, &[], &mut room)?;
-        let answer = room.get(..length).and_then(|answer| answer.split_first_chunk());
-        let (plan, counts) = answer.filter(|_| length == room.len()).ok_or(Refusal::Nonsense)?;
-        let mut numbers = counts.chunks_exact(8).filter_map(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
-        Ok((*plan, [(); 8].map(|()| [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)])))
+        let answer = room.get(..length).and_then(|answer| FaultPlanAnswer::ref_from_bytes(answer).ok());
+        let FaultPlanAnswer { plan, counts } = answer.ok_or(Refusal::Nonsense)?;
+        Ok((*plan, counts.map(|of_rule| of_rule.map(U64::get))))
     }
 
     /// Sets the fault plan for adapters opened from now on.

@@ -15,7 +15,7 @@ use windows_sys::Win32::{
     System::IO::DeviceIoControl,
 };
 
-use super::{Answer, Refusal, Transport};
+use super::{Answer, DeviceControl, Refusal};
 
 /// An open control device.
 pub struct ControlDevice {
@@ -34,7 +34,7 @@ impl ControlDevice {
     }
 }
 
-impl Transport for ControlDevice {
+impl DeviceControl for ControlDevice {
     fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
         let length = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(|_| Refusal::Invalid);
         let (input_length, output_length) = (length(input)?, length(output)?);

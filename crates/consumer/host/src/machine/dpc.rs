@@ -289,7 +289,7 @@ impl DpcHandle {
 
 /// Runs a call that was taken out of the queue of `processor`, on the current thread, as that processor.
 ///
-/// tools/deferred-calls.sh looks for this function by its name.
+/// `cargo xtask dpcs` looks for this function by its name.
 ///
 /// # Panics
 ///

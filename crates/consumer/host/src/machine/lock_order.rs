@@ -13,7 +13,7 @@ use std::{
 use super::{
     rules::{Rule, broken},
     spin_lock::LockName,
-    thread::{Held, ThreadState},
+    thread::{HeldLock, ThreadState},
 };
 
 /// A thread acquired `second` while it held `first`.
@@ -80,7 +80,7 @@ pub fn forget(class: &str, instances: &Range<u64>) {
 type Conflict = (&'static Location<'static>, &'static Location<'static>);
 
 impl Known {
-    fn class(&mut self, held: Held, name: LockName, place: &'static Location<'static>) -> Option<Conflict> {
+    fn class(&mut self, held: HeldLock, name: LockName, place: &'static Location<'static>) -> Option<Conflict> {
         let (first, second) = (held.name.class, name.class);
         if self.classes.iter().any(|order| order.first == first && order.second == second) {
             return None;
@@ -102,7 +102,7 @@ impl Known {
         steps.copied().find(|order| order.second == to || self.path(order.second, to).is_some())
     }
 
-    fn pair(&mut self, held: Held, name: LockName, place: &'static Location<'static>) -> Option<Conflict> {
+    fn pair(&mut self, held: HeldLock, name: LockName, place: &'static Location<'static>) -> Option<Conflict> {
         let (first, second) = (held.name.instance, name.instance);
         let mixed = first.min(second).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ first.max(second);
         let slot = &mut self.pairs[usize::try_from(mixed % PAIRS as u64).unwrap_or(0)];

@@ -66,7 +66,7 @@ impl RawSpinLock {
                 wrong_level(before, name, caller);
             }
             state.raise(Irql::DISPATCH_LEVEL);
-            // SAFETY: the caller's promise.
+            // SAFETY: `place` is in no queue, and lock and place stay where they are until the release (`# Safety`).
             unsafe { self.queue(state, place, name, caller) };
             before
         })
@@ -88,7 +88,7 @@ impl RawSpinLock {
             if state.irql.get() != Irql::DISPATCH_LEVEL {
                 wrong_level(state.irql.get(), name, caller);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: `place` is in no queue, and lock and place stay where they are until the release (`# Safety`).
             unsafe { self.queue(state, place, name, caller) };
         });
     }
@@ -107,7 +107,7 @@ impl RawSpinLock {
             self.not_acquired_here(state, name, caller);
             lock_order::check(state, name, caller);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `place` stays where it is until the lock is released with it (`# Safety`).
         let own = unsafe { &*place };
         own.next.store(ptr::null_mut(), Relaxed);
         own.lock.store(self.address() | WAIT, Relaxed);
@@ -115,7 +115,7 @@ impl RawSpinLock {
         if last.is_null() {
             own.lock.store(self.address() | OWNER, Relaxed);
         } else {
-            // SAFETY: who is last in the queue stays where it is until it has released the lock (the caller's promise, that of the other
+            // SAFETY: who is last in the queue keeps its place until it has released the lock (`# Safety` of its call, not of this
             // one). It does not before it has seen who comes next, which is said here.
             let last = unsafe { &*last };
             last.next.store(place.cast_mut(), Release);
@@ -135,7 +135,7 @@ impl RawSpinLock {
     /// This thread has acquired this lock with `place`, which has been where it is since.
     #[track_caller]
     pub unsafe fn release_queued(&self, place: *const LockQueue, before: Irql) {
-        // SAFETY: the caller's promise.
+        // SAFETY: this thread has acquired the lock with `place` (`# Safety`).
         unsafe { self.release_queued_from_dispatch(place) };
         thread::with(|state| state.lower(before));
     }
@@ -158,7 +158,7 @@ impl RawSpinLock {
             }
             state.pop(self.address());
         });
-        // SAFETY: the caller's promise.
+        // SAFETY: `place` has been where it is since this thread acquired the lock with it (`# Safety`).
         let own = unsafe { &*place };
         own.lock.store(self.address(), Relaxed);
         let mut next = own.next.load(Acquire);

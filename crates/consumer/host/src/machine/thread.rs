@@ -15,7 +15,7 @@ pub const PLAIN: usize = 1;
 
 /// A spin lock that the thread holds.
 #[derive(Clone, Copy)]
-pub struct Held {
+pub struct HeldLock {
     /// The address of the lock.
     pub address: usize,
     /// Its name.
@@ -31,7 +31,7 @@ pub struct ThreadState {
     /// The number of spin locks held.
     pub locks: Cell<usize>,
     /// The locks held, in the order of acquisition. Only kept when [`CHECKED`].
-    pub held: [Cell<Option<Held>>; MOST_LOCKS],
+    pub held: [Cell<Option<HeldLock>>; MOST_LOCKS],
     /// The machine (its number) and the processor that the thread was put on, if any.
     processor: Cell<(u64, u32)>,
     /// The processor whose DPCs interrupt the thread, if there is one.
@@ -84,7 +84,7 @@ impl ThreadState {
         self.locks.set(count + 1);
         if CHECKED {
             assert!(count < MOST_LOCKS, "more than {MOST_LOCKS} spin locks held by one thread");
-            self.held[count].set(Some(Held { address, name, place }));
+            self.held[count].set(Some(HeldLock { address, name, place }));
         }
     }
 
@@ -104,7 +104,7 @@ impl ThreadState {
     }
 
     /// The locks held, the first acquired first. Empty unless [`CHECKED`].
-    pub fn held(&self) -> impl Iterator<Item = Held> + '_ {
+    pub fn held(&self) -> impl Iterator<Item = HeldLock> + '_ {
         let count = if CHECKED { self.locks.get().min(MOST_LOCKS) } else { 0 };
         self.held[..count].iter().filter_map(Cell::get)
     }

@@ -47,7 +47,7 @@ unsafe impl Sync for Segment {}
 /// `mdl` is null or points to a chain of valid descriptors that nobody changes meanwhile.
 pub unsafe fn walk(mdl: *const HostMdl, length: usize, mut each: impl FnMut(Segment)) -> Result<Walk, NtStatus> {
     let describe = |mdl: NonNull<HostMdl>| {
-        // SAFETY: not null, so it points to a valid descriptor of the chain (the caller's promise).
+        // SAFETY: not null, so it points to a valid descriptor of the chain (`# Safety`).
         let mdl = unsafe { mdl.as_ref() };
         if mdl.address.is_null() {
             return Err(NtStatus::INVALID_PARAMETER);

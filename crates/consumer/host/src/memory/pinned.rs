@@ -108,12 +108,12 @@ impl PinnedBuffer {
         buffer.chain = chain.into_boxed_slice();
         let first = buffer.chain.as_mut_ptr();
         for index in 1..buffer.chain.len() {
-            // SAFETY: `index` is in the chain, whose elements do not move.
-            let next = unsafe { first.add(index) };
-            // SAFETY: as for `next`.
-            let mdl = unsafe { first.add(index - 1) };
-            // SAFETY: `mdl` points to an element of the chain, which is borrowed mutably.
-            unsafe { (*mdl).next = next };
+            // SAFETY: both elements are in the chain, which is borrowed mutably and whose elements do not move.
+            unsafe {
+                let next = first.add(index);
+                let mdl = first.add(index - 1);
+                (*mdl).next = next;
+            }
         }
         Ok(buffer)
     }

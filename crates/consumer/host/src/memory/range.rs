@@ -40,7 +40,7 @@ impl HostMemory {
     /// describe are valid for reads and writes as long as the value lives, by any number of threads at the same time.
     pub unsafe fn from_mdl(mdl: *const HostMdl, length: usize) -> Result<Self, NtStatus> {
         let mut last = None;
-        // SAFETY: the caller's promise about the chain.
+        // SAFETY: `mdl` is null or begins a chain of valid descriptors that nobody changes now (`# Safety`).
         let found = unsafe { walk(mdl, length, |segment| last = Some(segment)) }?;
         let base = found.base;
         if let Some(only) = last.filter(|_| found.pieces == 1) {
@@ -53,7 +53,7 @@ impl HostMemory {
             segments.push((begin, segment));
             begin += segment.length;
         };
-        // SAFETY: the caller's promise about the chain.
+        // SAFETY: as for the first walk.
         unsafe { walk(mdl, length, add) }?;
         Ok(Self { base, length, segments: Segments::Many(segments.into_boxed_slice()) })
     }
@@ -109,9 +109,8 @@ impl HostMemory {
                 let (source, sink) = (from.backward(from_offset + left), self.backward(offset + left));
                 let length = left.min(source.length).min(sink.length);
                 // SAFETY: the segment has at least `length` bytes, so these are the last of it.
-                let begin = unsafe { source.pointer.add(source.length - length) };
-                // SAFETY: as for the source.
-                let to = unsafe { sink.pointer.add(sink.length - length) };
+                let (begin, to) =
+                    unsafe { (source.pointer.add(source.length - length), sink.pointer.add(sink.length - length)) };
                 // SAFETY: both have `length` bytes from there on (invariant of both).
                 unsafe { copy(begin, to, length) };
                 length
@@ -156,10 +155,11 @@ impl HostMemory {
 ///
 /// Both are valid for that many bytes, one for reads and one for writes.
 const unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
-    // SAFETY: the caller's promise. Bytes need no alignment, and `copy` lets them overlap.
+    // SAFETY: both are valid for `length` bytes (`# Safety`). Bytes need no alignment, and `copy` lets them overlap.
     unsafe { from.copy_to(to, length) }
 }
 
+//= NDKPI 2.6
 /// [`copy`] to registered bytes: the last one changes last. The copy routine of the C library stores a long row in whatever order.
 ///
 /// # Safety
@@ -168,7 +168,7 @@ const unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
 #[inline]
 unsafe fn copy_in_order(from: *const u8, to: *mut u8, length: usize) {
     let Some(before) = length.checked_sub(WORD) else {
-        // SAFETY: the caller's promise.
+        // SAFETY: `from` is valid for reading `length` bytes, `to` for writing them (`# Safety` of [`copy`]).
         return unsafe { copy_few(from, to, length) };
     };
     // Read before anything is written: the two may overlap.
@@ -177,7 +177,7 @@ unsafe fn copy_in_order(from: *const u8, to: *mut u8, length: usize) {
     // SAFETY: the last word of the source.
     let last = unsafe { place.cast::<u64>().read_unaligned() };
     if before > 0 {
-        // SAFETY: the caller's promise, of fewer bytes.
+        // SAFETY: both are valid for `length` bytes (`# Safety`), and these are fewer.
         unsafe { copy(from, to, before) };
         fence(Ordering::Release);
     }
@@ -252,9 +252,7 @@ impl Memory for HostMemory {
         count_copied(len);
         if let (Segments::One(to), Segments::One(from)) = (&self.segments, &from.segments) {
             // SAFETY: the offset is in the range (checked), which is one segment (invariant).
-            let from = unsafe { from.pointer.add(from_offset) };
-            // SAFETY: as for the source.
-            let to = unsafe { to.pointer.add(offset) };
+            let (from, to) = unsafe { (from.pointer.add(from_offset), to.pointer.add(offset)) };
             // SAFETY: both have `len` bytes from there on (checked).
             return unsafe { copy_in_order(from, to, len) };
         }

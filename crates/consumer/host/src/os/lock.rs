@@ -141,7 +141,7 @@ impl<T> HostLock<T> {
     #[expect(clippy::inline_always, reason = "as for `with`")]
     unsafe fn while_held<U>(&self, work: impl FnOnce(&mut T) -> U) -> U {
         let unwinding = Unwinding(self);
-        // SAFETY: this thread holds the lock (the caller's promise). Acquiring it again from inside `work` panics or never
+        // SAFETY: this thread holds the lock (`# Safety`). Acquiring it again from inside `work` panics or never
         // succeeds, so nobody else has a reference to the value.
         let value = unsafe { &mut *self.value.get() };
         let result = work(value);

@@ -8,8 +8,7 @@ use crate::{HostMdl, HostMemory};
 
 impl NdkOs for HostOs {
     unsafe fn memory_from_mdl(&self, mdl: *mut MDL, length: usize) -> Result<HostMemory, NtStatus> {
-        // SAFETY: what a consumer on the host passes as an MDL is a chain of `HostMdl`s; that its bytes stay valid is the
-        // caller's promise.
+        // SAFETY: an MDL on the host is a chain of `HostMdl`s, whose bytes outlive the result (`# Safety` of the trait).
         unsafe { HostMemory::from_mdl(mdl.cast_const().cast::<HostMdl>(), length) }
     }
 }

@@ -1,6 +1,6 @@
 //! Where code runs on the host, and for whom.
 
-use interpose::{InterposeOs, Phase, Place};
+use interpose::{InterposeOs, Phase, Stamp};
 use ndkpi::MDL;
 
 use super::HostOs;
@@ -27,19 +27,19 @@ pub fn names(addresses: &[usize]) -> Vec<String> {
 
 impl HostOs {
     #[inline]
-    fn place_at(&self, time: u64) -> Place {
+    fn place_at(&self, time: u64) -> Stamp {
         let (thread, processor, irql) = self.machine.here();
-        Place { time, processor, irql: irql.0, thread }
+        Stamp { time, processor, irql: irql.0, thread }
     }
 }
 
 impl InterposeOs for HostOs {
-    fn place(&self) -> Place {
+    fn place(&self) -> Stamp {
         self.place_at(self.machine.now_100ns())
     }
 
     #[inline]
-    fn stamp(&self, phase: Phase) -> Place {
+    fn stamp(&self, phase: Phase) -> Stamp {
         self.place_at(self.machine.ticks().unwrap_or_else(|| interpose::ticks(phase)))
     }
 
@@ -68,7 +68,7 @@ impl InterposeOs for HostOs {
     }
 
     unsafe fn mdl_base(&self, mdl: *const MDL) -> Option<u64> {
-        // SAFETY: what a consumer on the host passes as an MDL is a chain of `HostMdl`s (the caller's promise), or null.
+        // SAFETY: an MDL on the host is null or a chain of `HostMdl`s, valid during the call (`# Safety` of the trait).
         let first = unsafe { mdl.cast::<HostMdl>().as_ref() }?;
         Some(first.address.addr() as u64)
     }

@@ -18,7 +18,7 @@ pub fn into_arguments<T>(target: Arc<T>) -> Arguments {
 ///
 /// `arguments` came from [`into_arguments`] for the same `T`, and are unpacked only once.
 pub const unsafe fn from_arguments<T>(arguments: Arguments) -> Arc<T> {
-    // SAFETY: `first` came from `Arc::into_raw` and is taken back once (the caller's promise).
+    // SAFETY: `first` came from `Arc::into_raw` and is taken back once (`# Safety`).
     unsafe { Arc::from_raw(arguments.first.cast_const().cast()) }
 }
 

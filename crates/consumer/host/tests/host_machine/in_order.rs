@@ -54,6 +54,7 @@ fn last_byte_is_last(pieces: [usize; 2], sink_above: bool) {
     });
 }
 
+//= NDKPI 2.6
 #[test]
 fn the_last_byte_changes_last() {
     for pieces in [[LENGTH, LENGTH], [4096, 4096], [4096, LENGTH], [LENGTH, 4096], [1000, 4096]] {

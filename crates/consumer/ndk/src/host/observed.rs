@@ -62,11 +62,11 @@ struct Advice {
     activity: StdArc<Activity>,
 }
 
-/// A recording and where it goes.
+/// A recording.
 struct Kept {
     ring: Arc<Ring>,
-    processors: u32,
-    path: PathBuf,
+    /// Where it goes, and of how many processors it is; `None` if somebody else has the ring.
+    file: Option<(PathBuf, u32)>,
 }
 
 /// Prints findings as they are made.
@@ -100,8 +100,18 @@ impl Observed {
     /// With a recording that goes to this file.
     pub fn recorded(&mut self, path: PathBuf, processors: u32) -> Result<(), NtStatus> {
         let ring = Ring::try_new(SLOTS, Keep::Last, processors)?;
-        self.recording = Some(Kept { ring, processors, path });
+        self.recording = Some(Kept { ring, file: Some((path, processors)) });
         Ok(())
+    }
+
+    /// With a recording in this ring.
+    pub fn recorded_in(&mut self, ring: Arc<Ring>) {
+        self.recording = Some(Kept { ring, file: None });
+    }
+
+    /// Where is recorded.
+    pub fn ring(&self) -> Option<Arc<Ring>> {
+        self.recording.as_ref().map(|kept| kept.ring.clone())
     }
 
     /// With faults by this plan.
@@ -159,7 +169,7 @@ impl Observed {
         mut close: Close,
     ) -> Result<(*mut NDK_ADAPTER, Close), NtStatus> {
         if let Some(tally) = &self.faults {
-            // SAFETY: the caller's promise.
+            // SAFETY: `adapter` is open, used by nobody else, and closed by `close` (`# Safety`).
             (adapter, close) = unsafe { layer(adapter, close, Faults::new(os.clone(), tally.clone())) }?;
         }
         if let Some(kept) = &self.recording {
@@ -171,7 +181,7 @@ impl Observed {
             let settings = Settings { mode: Mode::Log, advice: true, longest_callback: 0 };
             let adviser = Adviser::new(os.clone(), settings, advice.sink.clone(), advice.totals.clone());
             let watch = Watch::new(os.clone(), advice.activity.clone());
-            // SAFETY: as above.
+            // SAFETY: what the layer before returned: open, used by nobody else, and closed by its `close`.
             (adapter, close) = unsafe { layer(adapter, close, (adviser, watch)) }?;
         }
         Ok((adapter, close))
@@ -196,7 +206,7 @@ impl Observed {
                 note!("the adviser's findings: {}; ndkctl explain FINDING has more", found.join(", "));
             }
         }
-        if let Some(Kept { ring, processors, path }) = &self.recording
+        if let Some(Kept { ring, file: Some((path, processors)) }) = &self.recording
             && let Err(error) = fs::write(path, recording::write(ring, *processors))
         {
             note!("the recording cannot be written: {}: {error}", path.display());
@@ -245,7 +255,7 @@ unsafe fn layer<H: Hooks<Os = HostOs>>(
     close: Close,
     hooks: H,
 ) -> Result<(*mut NDK_ADAPTER, Close), NtStatus> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `adapter` is open and used by nobody else (`# Safety`).
     let wrapped = unsafe { interpose::wrap(adapter, hooks) };
     match wrapped {
         Ok(wrapped) => {

@@ -11,7 +11,7 @@ use std::{
 
 use host::HostOs;
 use interpose::{Event, Function, Hooks, ObjectId, Phase, Verdict};
-use ndk::{Adapter, Completion, Flags, Notify, NtStatus, host::Loopback};
+use ndk::{Adapter, Completion, Flags, Notify, NtStatus, QpSizes, QueuePair, host::Loopback};
 use ndkpi::{NDK_ADAPTER_INFO, NDK_VERSION};
 use provider::Device;
 
@@ -103,6 +103,41 @@ fn a_handler_is_not_called_for_a_queue_that_was_seen_empty() -> Result<(), NtSta
         machine.machine().flush();
         assert_eq!(calls.load(SeqCst), 0);
         drop((notified, all.near, all.far, all.connections, all.mr, all.pd));
+        drop(adapter);
+        machine.finish().expect("nothing is left");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_handler_hears_of_a_failure_that_was_told_before() -> Result<(), NtStatus> {
+    for machine in machines() {
+        let adapter = machine.open(0)?;
+        let all = everything(&machine, &adapter);
+        let mut small = adapter.create_cq(1)?;
+        let mut overruns = all.pd.create_qp(&small, &small, QpSizes::default(), 3)?;
+        for context in 0..4 {
+            overruns.receiver.receive(context, &[])?;
+        }
+        overruns.flush();
+        machine.machine().flush();
+        let mut results = [Completion::EMPTY; 4];
+        // What came before the failure is there; then the arm of the wait hears of the failure, and no later arm does.
+        let told = loop {
+            match small.wait(&mut results, Notify::Any) {
+                Ok(_) => {}
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(told, NtStatus::BUFFER_OVERFLOW);
+        assert!(small.poll(&mut results).is_empty());
+        let (tell, heard) = mpsc::channel();
+        let notified = small.notify(Notify::Any, move |_, status| {
+            let _ = tell.send(status);
+        })?;
+        machine.machine().flush();
+        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [NtStatus::BUFFER_OVERFLOW]);
+        drop((notified, overruns, all));
         drop(adapter);
         machine.finish().expect("nothing is left");
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Carries requests to a control device.
-pub trait Transport {
+pub trait DeviceControl {
     /// Sends a control code with `input` and receives the answer in `output`.
     ///
     /// # Errors
