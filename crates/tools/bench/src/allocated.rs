@@ -29,20 +29,20 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         made();
         IN_USE.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's promise about the layout.
+        // SAFETY: the same call of the system's allocator, with the same layout.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         made();
         IN_USE.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's promise about the layout.
+        // SAFETY: the same call of the system's allocator, with the same layout.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         IN_USE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise: it came from this allocator, and so from the system's.
+        // SAFETY: the address came from this allocator (`GlobalAlloc`), and so from the system's.
         unsafe { System.dealloc(place, layout) }
     }
 
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
         made();
         IN_USE.fetch_add(size, Relaxed);
         IN_USE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise, as for `dealloc`.
+        // SAFETY: the address came from this allocator (`GlobalAlloc`), and so from the system's.
         unsafe { System.realloc(place, layout, size) }
     }
 }

@@ -27,13 +27,13 @@ const FEW: usize = 3;
 
 /// Figures of one row, and what that build calls it.
 #[derive(Default)]
-struct Taken {
+struct RowFigures {
     name: String,
     values: Vec<f64>,
 }
 
 /// Figures of one build, by the id of the row and the unit.
-type Figures = BTreeMap<(String, String), Taken>;
+type Figures = BTreeMap<(String, String), RowFigures>;
 
 /// Builds `base` and measures it and this build in turn. A table of what both have.
 ///

@@ -35,7 +35,7 @@ pub const SCENARIO: &str = "SOFTNDK_BENCH_SCENARIO";
 /// Repetitions: enough that what is done once does not show.
 const COUNT: usize = 4096;
 
-/// In the names of what takes the place of a kernel's scheduling: processors, queues of deferred calls and levels, the call that
+/// In the names of what takes the place of a kernel's scheduling: processors, queues of DPCs and levels, the call that
 /// puts one into its queue, and how a thread finds its processor.
 const MACHINE: [&str; 3] = ["host::machine::", "host::os::dpc::", "std::thread::local::LocalKey"];
 
@@ -191,7 +191,7 @@ impl Scenario {
         words.to_owned()
     }
 
-    /// Functions with one of these in their names are not counted: what a kernel does by itself to run a deferred call.
+    /// Functions with one of these in their names are not counted: what a kernel does by itself to run a DPC.
     fn left_out(self) -> &'static [&'static str] {
         match self {
             Self::Message(kind) | Self::Messages(kind) | Self::Write(kind) if is_deferred(kind) => &MACHINE,
@@ -281,7 +281,7 @@ impl Scenario {
         machine.shutdown();
     }
 
-    /// A scenario of the deferred engine, with a thread that deferred calls interrupt: nothing else runs.
+    /// A scenario of the deferred engine, with a thread that DPCs interrupt: nothing else runs.
     fn run_deferred(self, kind: Kind) {
         let machine = Machine::threads().processors(1).start();
         let os = HostOs::unwatched(&machine);

@@ -7,7 +7,11 @@
 const DEFAULTS: [&str; 2] = ["direct engine", "inlined lock"];
 
 /// What parts were called, and are called.
-const RENAMED: [(&str, &str); 2] = [("DPC engine", "deferred engine"), ("inline", "inline data")];
+const RENAMED: [(&str, &str); 3] = [
+    ("DPC engine", "deferred engine"),
+    ("inline", "inline data"),
+    ("two atomic exchanges and a completion in a deferred call", "two atomic exchanges and a completion in a DPC"),
+];
 
 /// What a part of a name is called now.
 fn renamed(part: &str) -> &str {
@@ -30,6 +34,10 @@ mod tests {
             (
                 "8 byte message rate, window 64, DPC engine, inline, 32 a doorbell",
                 "8 byte message rate, window 64, deferred engine, inlined lock, inline data, 32 a doorbell",
+            ),
+            (
+                "machine: memcpy of 64 KiB, two atomic exchanges and a completion in a deferred call, posted and polled by calls",
+                "machine: memcpy of 64 KiB, two atomic exchanges and a completion in a DPC, posted and polled by calls",
             ),
             ("CQ hand-off on two cores, batch 32", "CQ hand-off on two cores, batch 32, inlined lock"),
             ("RDMA write, 16 KiB, 16 a doorbell", "RDMA write, 16 KiB, direct engine, inlined lock, 16 a doorbell"),

@@ -12,7 +12,7 @@ use std::{
 
 use engine::os::{Os, SpinLock};
 use host::{HostMemory, HostOs};
-use interpose::{InterposeOs, Phase, Place};
+use interpose::{InterposeOs, Phase, Stamp};
 use ndkpi::{MDL, NtStatus};
 use provider::{NdkOs, NicMode};
 
@@ -48,7 +48,7 @@ pub struct Kind {
 impl Kind {
     /// Requests are carried out in the post; locks are inlined.
     pub const DIRECT: Self = Self { engine: NicMode::Direct, lock: Lock::Inlined };
-    /// Requests are carried out in deferred calls; locks are inlined.
+    /// Requests are carried out in DPCs; locks are inlined.
     pub const DEFERRED: Self = Self { engine: NicMode::Deferred, lock: Lock::Inlined };
 
     /// The same engine with locks that are called.
@@ -94,18 +94,18 @@ impl Os for CalledOs {
 
 impl NdkOs for CalledOs {
     unsafe fn memory_from_mdl(&self, mdl: *mut MDL, length: usize) -> Result<HostMemory, NtStatus> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the same method of the same trait, with the same arguments.
         unsafe { self.0.memory_from_mdl(mdl, length) }
     }
 }
 
 impl InterposeOs for CalledOs {
-    fn place(&self) -> Place {
+    fn place(&self) -> Stamp {
         self.0.place()
     }
 
     #[inline]
-    fn stamp(&self, phase: Phase) -> Place {
+    fn stamp(&self, phase: Phase) -> Stamp {
         self.0.stamp(phase)
     }
 
@@ -176,9 +176,9 @@ impl RawLock {
 unsafe impl<T: Send> Sync for CalledLock<T> {}
 
 /// Releases the lock, also if the work panics.
-struct Held<'lock>(&'lock RawLock);
+struct Guard<'lock>(&'lock RawLock);
 
-impl Drop for Held<'_> {
+impl Drop for Guard<'_> {
     fn drop(&mut self) {
         self.0.release();
     }
@@ -188,7 +188,7 @@ impl<T: Send> SpinLock<T> for CalledLock<T> {
     #[inline]
     fn with<U>(&self, work: impl FnOnce(&mut T) -> U) -> U {
         self.word.acquire();
-        let _held = Held(&self.word);
+        let _held = Guard(&self.word);
         // SAFETY: this thread holds the lock, so nobody else has a reference to the value.
         work(unsafe { &mut *self.value.get() })
     }

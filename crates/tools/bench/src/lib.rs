@@ -44,6 +44,8 @@ pub enum Part {
     Message,
     /// Reads and writes, and frames on the cable.
     Transfer,
+    /// Packets between two adapters.
+    Wire,
     /// Costs that do not depend on how many there are.
     Scale,
     /// Memory of idle objects.
@@ -54,8 +56,8 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order of the report.
-    pub const ALL: [Self; 7] =
-        [Self::Machine, Self::Cq, Self::Message, Self::Transfer, Self::Scale, Self::Memory, Self::Suite];
+    pub const ALL: [Self; 8] =
+        [Self::Machine, Self::Cq, Self::Message, Self::Transfer, Self::Wire, Self::Scale, Self::Memory, Self::Suite];
 
     fn measure(self, context: &mut Context<'_>) {
         match self {
@@ -69,6 +71,7 @@ impl Part {
                 rows::transfer::rows(context);
                 rows::frames::rows(context);
             }
+            Self::Wire => rows::wire::rows(context),
             Self::Scale => rows::scale::rows(context),
             Self::Memory => rows::memory::rows(context),
             Self::Suite => rows::suite::rows(context),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use core_affinity::CoreId;
-use cpu_time::ThreadTime;
+use cpu_time::{ProcessTime, ThreadTime};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +177,13 @@ pub fn each(time: Duration, operations: usize) -> f64 {
 /// Other threads on the same core do not count, so it is the right clock for what one thread does alone.
 pub fn alone(operations: usize, work: impl FnOnce()) -> f64 {
     let started = ThreadTime::now();
+    work();
+    each(started.elapsed(), operations)
+}
+
+/// The processor time that `work` takes on all threads of this program, in nanoseconds for each of `operations`: what one core would need.
+pub fn together(operations: usize, work: impl FnOnce()) -> f64 {
+    let started = ProcessTime::now();
     work();
     each(started.elapsed(), operations)
 }

@@ -37,10 +37,8 @@ use crate::kind::{CalledOs, Kind, LayerOs, Lock};
 macro_rules! slot {
     ($object:expr, $name:ident) => {{
         let object = $object;
-        // SAFETY: the object is open.
-        let table = unsafe { (*object).Dispatch };
-        // SAFETY: the table of an open object is valid, and as long as version 2.1 says.
-        let function = unsafe { (*table).$name };
+        // SAFETY: the object is open. The table of an open object is valid, and as long as version 2.1 says.
+        let function = unsafe { (*(*object).Dispatch).$name };
         function.expect("a provider fills every slot")
     }};
 }
@@ -196,7 +194,7 @@ impl Side {
         self.notifications.load(Acquire)
     }
 
-    /// Raises a consumer of the deferred engine to `DISPATCH_LEVEL`: drivers often post in deferred calls. What the post queues
+    /// Raises a consumer of the deferred engine to `DISPATCH_LEVEL`: drivers often post in DPCs. What the post queues
     /// runs when the value is dropped.
     #[inline]
     #[must_use = "dropping it lowers"]
@@ -324,7 +322,7 @@ unsafe fn close_layer<H: Hooks, O: NdkOs>(adapter: *mut NDK_ADAPTER) {
         // SAFETY: the provider's adapter, which nobody uses any more.
         unsafe { Device::<O>::close(inner) };
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: an adapter of this layer that is not used again (`# Safety`).
     let closed = unsafe { interpose::close::<H, _>(adapter, close) };
     assert!(closed.is_some(), "an adapter of the layer");
 }
@@ -455,9 +453,7 @@ impl Connection {
         let mr = Self::register(pd, machine, &buffer);
         let (local, remote) = (slot!(mr, NdkGetLocalTokenFromMr), slot!(mr, NdkGetRemoteTokenFromMr));
         // SAFETY: the region is open.
-        let token = unsafe { local(mr) };
-        // SAFETY: the region is open.
-        let remote_token = unsafe { remote(mr) };
+        let (token, remote_token) = unsafe { (local(mr), remote(mr)) };
         Side {
             qp,
             send: slot!(qp, NdkSend),

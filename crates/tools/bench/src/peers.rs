@@ -1,4 +1,4 @@
-//! Programs that measure other transports on this machine: UCX and libfabric, over shared memory.
+//! Programs that measure other transports on this machine: UCX and libfabric, over shared memory and TCP.
 
 use std::{
     io::Read,
@@ -14,13 +14,15 @@ use crate::measure::Cores;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// What an absent program is reported with.
-pub const ABSENT: &str = "not installed (tools/bench-peers.sh)";
+pub const ABSENT: &str = "not installed (cargo xtask bench --peers)";
 
 /// A program with two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// `ucx_perftest -t tag_lat`: the median of half round trips.
     UcxLatency,
+    /// `ucx_perftest -t tag_lat` over TCP on this machine.
+    UcxTcpLatency,
     /// `ucx_perftest -t tag_bw -O 64`: messages with so many on the way.
     UcxRate,
     /// `fi_pingpong` of the provider `shm`: half round trips.
@@ -33,6 +35,7 @@ impl Peer {
     pub const fn name(self) -> &'static str {
         match self {
             Self::UcxLatency => "UCX tag_lat, posix shm",
+            Self::UcxTcpLatency => "UCX tag_lat, tcp",
             Self::UcxRate => "UCX tag_bw, posix shm",
             Self::FabricLatency => "libfabric fi_pingpong, shm",
         }
@@ -40,7 +43,7 @@ impl Peer {
 
     const fn program(self) -> &'static str {
         match self {
-            Self::UcxLatency | Self::UcxRate => "ucx_perftest",
+            Self::UcxLatency | Self::UcxTcpLatency | Self::UcxRate => "ucx_perftest",
             Self::FabricLatency => "fi_pingpong",
         }
     }
@@ -83,9 +86,13 @@ impl Peer {
         let mut command = Command::new(self.program());
         let (size, messages, port) = (size.to_string(), messages.to_string(), port.to_string());
         match self {
-            Self::UcxLatency | Self::UcxRate => {
-                let test = if self == Self::UcxLatency { "tag_lat" } else { "tag_bw" };
-                command.env("UCX_TLS", "posix").env("UCX_LOG_LEVEL", "error");
+            Self::UcxLatency | Self::UcxTcpLatency | Self::UcxRate => {
+                let test = if self == Self::UcxRate { "tag_bw" } else { "tag_lat" };
+                let transport = if self == Self::UcxTcpLatency { "tcp" } else { "posix" };
+                command.env("UCX_TLS", transport).env("UCX_LOG_LEVEL", "error");
+                if self == Self::UcxTcpLatency {
+                    command.env("UCX_NET_DEVICES", "lo");
+                }
                 command.args(["-t", test, "-p", &port, "-s", &size, "-n", &messages, "-f", "-v"]);
                 if self == Self::UcxRate {
                     command.args(["-O", "64"]);
@@ -122,7 +129,9 @@ impl Peer {
         let line = lines.next()?;
         match self {
             // iterations,median,average,overall latency in microseconds, bandwidths, rates
-            Self::UcxLatency => line.split(',').nth(1)?.parse::<f64>().ok().map(|micros| micros * 1e3),
+            Self::UcxLatency | Self::UcxTcpLatency => {
+                line.split(',').nth(1)?.parse::<f64>().ok().map(|micros| micros * 1e3)
+            }
             Self::UcxRate => line.split(',').next_back()?.trim().parse::<f64>().ok().map(|rate| 1e9 / rate),
             // bytes, sent, acknowledged, total, time, MB/sec, usec/xfer, Mxfers/sec
             Self::FabricLatency => line.split_whitespace().nth(6)?.parse::<f64>().ok().map(|micros| micros * 1e3),

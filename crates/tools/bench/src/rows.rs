@@ -14,3 +14,4 @@ pub mod producers;
 pub mod scale;
 pub mod suite;
 pub mod transfer;
+pub mod wire;

@@ -262,7 +262,7 @@ pub fn elsewhere(system: &str, wine: bool) -> Vec<Check> {
             Check::notice(
                 "driver images",
                 "there is no Wine to run them with",
-                "tools/build-runner.sh installs it on Debian",
+                "cargo xtask worker installs it on Debian",
             )
         },
         Check::new(kernel, Verdict::Skipped, format!("this is {system}: they are parts of Windows"))

@@ -1,5 +1,5 @@
 //! This machine, where it has Windows, only looked at: nothing here changes it. Under Wine it says how far Wine goes
-//! (`tools/install-wine.sh`).
+//! (`cargo xtask installer`).
 
 #![cfg(windows)]
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValue};
-use conformance::host::{Scheduler, Setup};
+use conformance::host::{Impairments, Scheduler, Setup};
 use engine::{memory::FastTokens, nic::NicMode};
-use ndkpi::NDK_VERSION;
+use ndkpi::{NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, NDK_VERSION};
 use provider::{CompletionMode, Profile};
 
 use crate::{
@@ -59,6 +59,8 @@ pub enum Command {
     Adapters(Adapters),
     /// Print completions of commands and arguments for a shell
     Completions(crate::completions::Completions),
+    /// Write manual pages, one for each command
+    Man(crate::man::Man),
     /// Show the RDMA counters: the driver's on Windows, elsewhere those of traffic that this command makes
     Counters(Counters),
     /// List connections and listeners: the driver's on Windows, elsewhere those of traffic that this command makes
@@ -82,6 +84,8 @@ pub enum Command {
     /// The former name of `driver settings`
     #[command(hide = true)]
     DriverSettings(DriverSettings),
+    /// Make a project for a consumer in C or in Rust, which builds, runs and has a CI file
+    New(crate::new::New),
     /// Record what consumers do with the driver softndk (Windows)
     Record(crate::driver_record::DriverRecord),
     /// Repeat a recording on this machine's provider, and show the differences
@@ -90,7 +94,7 @@ pub enum Command {
     Report(crate::report::ReportArgs),
     /// Draw a recording: an HTML page with zoom and search, or a picture
     Timeline(crate::timeline::TimelineArgs),
-    /// Export a recording as RoCE v2 packets, for tools that read pcapng
+    /// Write the RoCEv2 packets that a recording over a wire has, for tools that read pcapng
     Packets(crate::timeline::Packets),
     /// Talk to other machines over RoCEv2: Linux' rxe, RoCE cards, other SoftNDKs (docs/wire.md)
     Wire(crate::wire::args::WireArgs),
@@ -109,6 +113,7 @@ impl Command {
             // What was begun is undone.
             | Self::Nic(_)
             | Self::Record(_)
+            | Self::Run(_)
             | Self::Wire(_) => First::SetsTheFlag,
             Self::Driver(args) => match args.command {
                 DriverCommand::Install(_) | DriverCommand::Uninstall(_) | DriverCommand::Run(_) => First::SetsTheFlag,
@@ -123,8 +128,9 @@ impl Command {
             | Self::Completions(_)
             | Self::Nd2(_)
             | Self::Nd2Selftest(_)
-            | Self::Run(_)
             | Self::DriverSettings(_)
+            | Self::Man(_)
+            | Self::New(_)
             | Self::Replay(_)
             | Self::Report(_)
             | Self::Timeline(_)
@@ -154,6 +160,19 @@ pub struct Machine {
     /// Limit the adapter like this kind of hardware (docs/registry.md)
     #[arg(long, value_enum, default_value = "own", value_name = "PROFILE")]
     pub profile: Kind,
+    /// Connect two adapters by RoCEv2 frames over a wire in memory, instead of through memory alone (docs/wire.md)
+    #[arg(long)]
+    pub wire: bool,
+    /// With --wire: lose so many frames of a hundred, by the seed
+    #[arg(long, requires = "wire", value_name = "PERCENT", value_parser = parse_loss)]
+    pub lose: Option<u16>,
+}
+
+/// Parts in a thousand, from a percentage.
+fn parse_loss(text: &str) -> Result<u16, String> {
+    let number = text.trim_end_matches('%').parse::<f64>().ok().filter(|number| (0.0..=50.0).contains(number));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 500")]
+    number.map(|number| (number * 10.0).round() as u16).ok_or_else(|| "a percentage from 0 to 50: 1, 0.5".to_owned())
 }
 
 /// The kind of hardware whose limits an adapter has.
@@ -206,6 +225,9 @@ impl Machine {
             profile: self.profile.0,
             fast_tokens: if self.rotate_tokens { FastTokens::Rotating } else { FastTokens::Stable },
             seed,
+            // Without connections to themselves the suite takes both adapters, and all goes over the wire.
+            without: if self.wire { NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED } else { 0 },
+            wire: self.wire.then(|| Impairments { loss: self.lose.unwrap_or(0), ..Impairments::default() }),
             ..Setup::default()
         }
     }
@@ -308,7 +330,7 @@ pub struct Selftest {
     pub from: Option<String>,
     /// Run the suite in the kernel, with the driver ndktest on the driver softndk (Windows)
     #[arg(long, conflicts_with_all = [
-        "deterministic", "completion", "processors", "nic", "locks", "rotate_tokens", "profile", "advise",
+        "deterministic", "completion", "processors", "nic", "locks", "rotate_tokens", "profile", "wire", "advise",
     ])]
     pub driver: bool,
     /// With --driver: test the NDK adapter of this network interface, from any vendor; its alias, index or local address
@@ -370,6 +392,7 @@ pub struct Selftest {
     #[arg(long, conflicts_with_all = [
         "filter", "exclude", "from", "list", "markdown", "repeat", "seed", "interface", "peer", "hostile", "fault", "faults",
         "recorded", "advise", "ndkpi", "deterministic", "completion", "processors", "nic", "locks", "rotate_tokens", "profile",
+        "wire", "lose",
     ])]
     pub resume: bool,
     /// Show the notes of the suite as it runs

@@ -5,14 +5,19 @@ use std::sync::Arc;
 use conformance::{Platform, host::HostPlatform};
 use ndk::{Adapter, NDK_VERSION};
 
-/// Opens the first adapter of `platform`, which is `host` or has a layer in front of its adapters.
+/// Opens an adapter of `platform`, which is `host` or has a layer in front of its adapters.
 ///
 /// # Errors
 ///
 /// The reason, in one line.
-pub fn open(host: &HostPlatform, platform: Arc<dyn Platform + Send>, version: NDK_VERSION) -> Result<Adapter, String> {
+pub fn open(
+    host: &HostPlatform,
+    platform: Arc<dyn Platform + Send>,
+    number: u32,
+    version: NDK_VERSION,
+) -> Result<Adapter, String> {
     let failed = |status| format!("no adapter: {status}");
-    let raw = platform.open(0, version).map_err(failed)?;
+    let raw = platform.open(number, version).map_err(failed)?;
     let close = move |adapter| {
         // SAFETY: the adapter came from this platform, and `ndk` does not use it any more.
         unsafe { platform.close(adapter) };

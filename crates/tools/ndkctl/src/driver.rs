@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use control::{
-    client::{Event, NetworkInterface, ProviderDriver, Refusal, TestDriver, Transport},
+    client::{DeviceControl, Event, NetworkInterface, ProviderDriver, Refusal, TestDriver},
     network::{Begun, Problem},
     test_device::{Kind, Progress, Start},
 };
@@ -38,7 +38,7 @@ pub fn open() -> Result<TestDriver<control::client::ControlDevice>, String> {
 pub struct Nowhere;
 
 #[cfg(not(windows))]
-impl Transport for Nowhere {
+impl DeviceControl for Nowhere {
     fn control(&self, _: u32, _: &[u8], _: &mut [u8]) -> Result<control::client::Answer, Refusal> {
         Err(Refusal::NotThere)
     }
@@ -182,7 +182,7 @@ pub fn refused(refusal: &Refusal) -> String {
 /// # Errors
 ///
 /// The driver refused, or is gone.
-pub fn follow<T: Transport>(
+pub fn follow<T: DeviceControl>(
     driver: &TestDriver<T>,
     (kind, seconds, seed): (Kind, u32, u64),
     interrupted: &AtomicBool,
@@ -197,7 +197,12 @@ pub fn follow<T: Transport>(
 /// # Errors
 ///
 /// Something is wrong with the interfaces: what, in one line.
-pub fn begun<T: Transport>(driver: &TestDriver<T>, begun: &Begun, interface: &str, peer: &str) -> Result<(), String> {
+pub fn begun<T: DeviceControl>(
+    driver: &TestDriver<T>,
+    begun: &Begun,
+    interface: &str,
+    peer: &str,
+) -> Result<(), String> {
     if begun.problem == Problem::None as u32 {
         return Ok(());
     }
@@ -211,11 +216,11 @@ pub fn begun<T: Transport>(driver: &TestDriver<T>, begun: &Begun, interface: &st
 /// # Errors
 ///
 /// The driver refused, or is gone.
-pub fn interfaces<T: Transport>(driver: &TestDriver<T>) -> Result<Vec<NetworkInterface>, String> {
+pub fn interfaces<T: DeviceControl>(driver: &TestDriver<T>) -> Result<Vec<NetworkInterface>, String> {
     driver.interfaces().map_err(|refusal| refused(&refusal))
 }
 
-fn watch<T: Transport>(
+fn watch<T: DeviceControl>(
     driver: &TestDriver<T>,
     interrupted: &AtomicBool,
     show: impl FnMut(Event<'_>),

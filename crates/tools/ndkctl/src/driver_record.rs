@@ -9,7 +9,7 @@ use std::{
 
 use clap::Args;
 use control::{
-    client::{Slot, Transport},
+    client::{DeviceControl, Slot},
     provider_device::{Recording, RecordingState},
 };
 use host::{note, say};
@@ -79,7 +79,7 @@ pub fn run(args: &DriverRecord, interrupted: &AtomicBool) -> Result<End, String>
 }
 
 /// Records until `wait` returns. The file, and a line about it.
-fn record<T: Transport>(
+fn record<T: DeviceControl>(
     opened: &OpenDriver<T>,
     args: &DriverRecord,
     wait: impl FnOnce(),
@@ -98,7 +98,7 @@ fn record<T: Transport>(
 /// # Errors
 ///
 /// The driver refused or is gone, or there is none.
-pub fn taken<T: Transport>(opened: &OpenDriver<T>) -> Result<(Vec<u8>, String), String> {
+pub fn taken<T: DeviceControl>(opened: &OpenDriver<T>) -> Result<(Vec<u8>, String), String> {
     let (driver, refused) = (&opened.driver, |refusal| opened.refused(refusal));
     let state = driver.recording().map_err(refused)?;
     if state.slots == 0 {
@@ -128,7 +128,7 @@ mod tests {
 
     use clap::Parser;
     use control::{
-        client::{Answer, ProviderDriver, Refusal, Transport},
+        client::{Answer, DeviceControl, ProviderDriver, Refusal},
         provider_device::{
             QUERY_RECORDING, READ_RECORDING, Recording, RecordingFrom, RecordingPart, RecordingState, SET_RECORDING,
         },
@@ -151,7 +151,7 @@ mod tests {
         asked: RefCell<Vec<Recording>>,
     }
 
-    impl Transport for Stand {
+    impl DeviceControl for Stand {
         fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
             let answer = match code {
                 SET_RECORDING => {

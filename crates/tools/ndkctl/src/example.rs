@@ -35,7 +35,7 @@ pub fn run(which: Example) -> Result<(Recording, Options, String), String> {
     let shared = ring.clone();
     let platform: Arc<dyn Platform + Send> =
         Arc::new(Interposed::new(&host, Box::new(move |os| Recorder::new(os.clone(), shared.clone()))));
-    let adapter = consumer::open(&host, platform, NDK_VERSION::V2_0)?;
+    let adapter = consumer::open(&host, platform, 0, NDK_VERSION::V2_0)?;
     let to = host.address(0, Family::V4).ok_or("the adapter has no address")?;
     let sides = Sides::new(&adapter, (to, 0).into());
     let shown = sides.and_then(|sides| match which {
@@ -86,7 +86,8 @@ impl Sides {
     fn new(adapter: &Adapter, at: SocketAddr) -> Result<Self, NtStatus> {
         let pd = adapter.create_pd()?;
         let memory = pd.register(adapter.memory(4096)?, Access::LOCAL_WRITE)?;
-        let (receives, sends) = (adapter.create_cq(16)?, adapter.create_cq(16)?);
+        // In the order of their names in docs/ndk-in-ten-minutes.md: those of the sender first.
+        let (sends, receives) = (adapter.create_cq(16)?, adapter.create_cq(16)?);
         let sender = pd.create_qp(&sends, &sends, QpSizes::default(), 1)?;
         let receiver = pd.create_qp(&receives, &receives, QpSizes::default(), 2)?;
         let connections = adapter.connect_pair(at, &sender, &receiver, &Offer::default(), 1_000_000)?;

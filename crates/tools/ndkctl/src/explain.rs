@@ -8,6 +8,7 @@ use std::fmt::Write;
 use clap::Args;
 use conformance::{Case, cases};
 use host::{note, say};
+use image_loader::Rule;
 use interpose::{
     adviser::{Finding, Severity},
     faults::Kind,
@@ -24,7 +25,7 @@ use crate::{
 #[command(after_help = "Exit code: 0 for success, 2 if there is nothing of this name.")]
 pub struct Explain {
     /// A finding (SN0003 or 3), a reason (SR0004, the ProviderErrorCode of a failed request), a status (STATUS_CANCELLED or
-    /// 0xC0000120), a rule by the name of its case (arm.one-callback-per-arm), or a fault (late)
+    /// 0xC0000120), a rule by the name of its case (arm.one-callback-per-arm), a rule of ndkctl run (pool-leak), or a fault (late)
     #[arg(value_name = "NAME", allow_negative_numbers = true, required_unless_present_any = ["list", "markdown", "reasons"])]
     pub number: Option<String>,
     /// List all findings
@@ -78,8 +79,8 @@ fn explain(args: &Explain) -> End {
     let last = Finding::ALL.last().map(ToString::to_string).unwrap_or_default();
     note!(
         "ndkctl explain: there is nothing named `{wanted}`; findings are SN0001 to {last} (ndkctl explain --list), reasons SR0001 \
-         and so on (--reasons), statuses STATUS_CANCELLED or 0xC0000120, rules as in ndkctl selftest --list, faults as in ndkctl \
-         faults --list"
+         and so on (--reasons), statuses STATUS_CANCELLED or 0xC0000120, rules as in ndkctl selftest --list and as ndkctl run names them, faults as in \
+         ndkctl faults --list"
     );
     End::Refused
 }
@@ -93,12 +94,35 @@ fn other_page(wanted: &str) -> Option<String> {
     if let Some(case) = cases::all().find(|case| is_it(case.name)) {
         return Some(case_page(case));
     }
+    if let Some(rule) = Rule::ALL.iter().find(|rule| is_it(rule.name())) {
+        return Some(rule_page(*rule));
+    }
+    if let Some((name, what)) = ENDS.iter().find(|(name, _)| is_it(name)) {
+        return Some(format!("{name}\n\n{}", labelled(0, &[("found", what)])));
+    }
     Kind::ALL.iter().find(|kind| is_it(kind.page().name)).map(|kind| {
         let page = kind.page();
         let mut text = format!("{}  ({})\n\n", page.name, page.section);
         text.push_str(&labelled(0, &[("what", page.what), ("to", page.operations), ("rule", page.rule)]));
         text
     })
+}
+
+/// What a finding of `ndkctl run` is called that is no rule of the simulated kernel.
+const ENDS: [(&str, &str); 3] = [
+    ("script", "A step ended otherwise than the script says (docs/run.md)."),
+    (
+        "crash",
+        "The process ended without naming a rule: its last line, and what the same run does once more, are beside it.",
+    ),
+    ("no-end", "A step took longer than --limit in real time, and its process was ended."),
+];
+
+/// The page of a rule of the simulated kernel.
+fn rule_page(rule: Rule) -> String {
+    let mut text = format!("{}  (the simulated kernel: docs/simulated-kernel.md)\n\n", rule.name());
+    text.push_str(&labelled(0, &[("found", rule.about().trim()), ("Windows", rule.windows())]));
+    text
 }
 
 /// The page of a rule that a case checks.
@@ -136,6 +160,15 @@ fn about(reason: &Reason) -> String {
         About::Wire(kinds) => {
             let names: Vec<_> = kinds.iter().filter_map(|kind| kind.name()).collect();
             format!("completions of {} over a wire", names.join(", "))
+        }
+        About::Rejections(numbers) => {
+            let what = "connects and accepts over a wire";
+            match numbers {
+                [] => format!("{what}, other REJs"),
+                [first, rest @ ..] => {
+                    rest.iter().fold(format!("{what}, REJ {first}"), |text, next| format!("{text}, {next}"))
+                }
+            }
         }
     }
 }
@@ -206,7 +239,21 @@ pub fn document() -> String {
 mod tests {
     use interpose::adviser::Finding;
 
-    use super::{document, other_page, page, parse, parse_reason, reasons};
+    use image_loader::Rule;
+
+    use super::{ENDS, document, other_page, page, parse, parse_reason, reasons};
+
+    #[test]
+    fn every_rule_of_a_run_has_a_page() {
+        for rule in Rule::ALL {
+            let page = other_page(&rule.name().to_uppercase()).unwrap_or_else(|| panic!("{rule} has a page"));
+            assert!(page.starts_with(rule.name()) && page.contains("Windows"), "{page}");
+        }
+        for (name, _) in ENDS {
+            assert!(other_page(name).is_some_and(|page| page.contains("found")), "{name}");
+        }
+        assert!(other_page("pool-leaks").is_none());
+    }
 
     #[test]
     fn a_finding_is_named_by_its_number_in_any_of_three_forms() {

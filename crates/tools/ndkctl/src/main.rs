@@ -33,10 +33,12 @@ mod info;
 mod installing;
 mod interrupt;
 mod load;
+mod man;
 mod markdown;
 mod nd2;
 mod nd2_selftest;
 mod netstat;
+mod new;
 mod output;
 mod ping;
 mod record;
@@ -104,12 +106,14 @@ fn main() -> ExitCode {
         Command::Faults(args) => fault_plan::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Adapters(args) => adapters::run(args),
+        Command::Man(args) => man::run(args),
+        Command::New(args) => new::run(args),
         Command::Completions(args) => completions::run(*args),
         Command::Counters(args) => counters::run(args, &interrupted),
         Command::Netstat(args) => netstat::run(args, &interrupted),
         Command::Nd2(args) => nd2::run(args),
         Command::Nd2Selftest(args) => nd2_selftest::run(args),
-        Command::Run(args) => run::run(args),
+        Command::Run(args) => run::run(args, &interrupted),
         Command::Driver(args) => match &args.command {
             DriverCommand::Install(args) => installing::install(args, &interrupted),
             DriverCommand::Uninstall(args) => installing::uninstall(args, &interrupted),

@@ -10,10 +10,12 @@ use std::{
 
 use clap::{Args, Subcommand};
 use host::say;
-use nd2_catalogue::Listed;
-use nd2_remote::{Choice, DEVICE, choose};
-use nd2_settings::Settings;
 use serde::Serialize;
+use softnd::{
+    catalogue::Listed,
+    choice::{Choice, DEVICE, choose},
+    settings::Settings,
+};
 
 use crate::{
     End,
@@ -171,7 +173,7 @@ fn install(args: &Nd2Install) -> Result<End, String> {
     let library = args.dll.clone().map_or_else(beside, Ok)?;
     for file in [Some(&library), args.dll32.as_ref()].into_iter().flatten() {
         if !file.is_file() {
-            return Err(format!("{}: no such file; tools/nd2-dll.sh builds it, and --dll names it", file.display()));
+            return Err(format!("{}: no such file; cargo xtask nd2 builds it, and --dll names it", file.display()));
         }
     }
     print_lines(&register(&library, args.dll32.as_deref())?)
@@ -192,7 +194,7 @@ const NOT_WINDOWS: &str =
 
 #[cfg(windows)]
 fn list() -> Result<Vec<Listed>, String> {
-    nd2_catalogue::list(&nd2_catalogue::Windows)
+    softnd::catalogue::list(&softnd::catalogue::Windows)
 }
 
 #[cfg(not(windows))]
@@ -202,7 +204,7 @@ fn list() -> Result<Vec<Listed>, String> {
 
 #[cfg(windows)]
 fn register(library: &Path, library_32: Option<&Path>) -> Result<Vec<String>, String> {
-    nd2_catalogue::install(&nd2_catalogue::Windows, library, library_32)
+    softnd::catalogue::install(&softnd::catalogue::Windows, library, library_32)
 }
 
 #[cfg(not(windows))]
@@ -212,7 +214,7 @@ fn register(_: &Path, _: Option<&Path>) -> Result<Vec<String>, String> {
 
 #[cfg(windows)]
 fn uninstall() -> Result<Vec<String>, String> {
-    nd2_catalogue::uninstall(&nd2_catalogue::Windows)
+    softnd::catalogue::uninstall(&softnd::catalogue::Windows)
 }
 
 #[cfg(not(windows))]

@@ -175,29 +175,36 @@ pub fn run(args: &Ping, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
     }
     let ended =
         Arc::into_inner(host).map_or_else(|| Err("somebody still uses the machine".to_owned()), HostPlatform::finish);
-    if interrupted.load(Relaxed) {
-        return Ok(End::Interrupted);
-    }
     let shown = shown?;
     ended?;
-    report(args, &shown).map(|()| End::Good)
+    // After Ctrl-C, what there is.
+    if !shown.rounds.is_empty() {
+        report(args, &shown)?;
+    }
+    Ok(if interrupted.load(Relaxed) { End::Interrupted } else { End::Good })
 }
 
-/// Opens the first adapter, recorded if that is wanted.
-fn open(host: &Arc<HostPlatform>, args: &Ping, latest: &Latest) -> Result<Adapter, String> {
+/// Opens the first adapter, or both ends of the wire; recorded if that is wanted.
+fn open(host: &Arc<HostPlatform>, args: &Ping, latest: &Latest) -> Result<(Adapter, Option<Adapter>), String> {
     let platform: Arc<dyn Platform + Send> =
         if args.record.is_wanted() { Arc::from(args.record.platform(host, latest)?) } else { host.clone() };
-    consumer::open(host, platform, args.machine.profile.version(None)?)
+    let version = args.machine.profile.version(None)?;
+    let near = consumer::open(host, platform.clone(), 0, version)?;
+    let far = args.machine.wire.then(|| consumer::open(host, platform, 1, version)).transpose()?;
+    Ok((near, far))
 }
 
-/// Makes two sides on the first adapter and lets them play.
+/// Makes two sides, on the first adapter or at the ends of the wire, and lets them play.
 fn play(host: &Arc<HostPlatform>, args: &Ping, latest: &Latest, stop: &Stop<'_>) -> Result<Shown, String> {
     let failed = |what: &'static str| move |status: NtStatus| format!("{what}: {status}");
-    let at = host.address(0, Family::V4).ok_or("the adapter has no address")?;
-    let adapter = open(host, args, latest)?;
-    let side = || Side::new(&adapter, args.size).map_err(failed("no queue pair"));
-    let (mut near, mut far) = (side()?, side()?);
-    let connected = adapter.connect_pair((at, 0).into(), &near.qp, &far.qp, &Offer::default(), CONNECT);
+    let address = |adapter| host.address(adapter, Family::V4).ok_or("the adapter has no address");
+    let (adapter, other) = open(host, args, latest)?;
+    let (there, to) = other.as_ref().map_or((&adapter, 0), |other| (other, 1));
+    let side = |adapter| Side::new(adapter, args.size).map_err(failed("no queue pair"));
+    let (mut near, mut far) = (side(&adapter)?, side(there)?);
+    let acceptor = there.acceptor((address(to)?, 0).into()).map_err(failed("no listener"))?;
+    let from = (&adapter, (address(0)?, 0).into());
+    let connected = acceptor.connect(from, &near.qp, &far.qp, &Offer::default(), CONNECT);
     let _connections = connected.map_err(failed("no connection"))?;
 
     let mut rounds = Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(|error| error.to_string())?;
@@ -257,7 +264,9 @@ fn micros(nanos: u64) -> f64 {
 
 fn report(args: &Ping, shown: &Shown) -> Result<(), String> {
     let Shown { rounds, took } = shown;
-    let rate = f64::from(args.count) / took.as_secs_f64();
+    // Fewer than were asked for, if Ctrl-C came between.
+    let count = u32::try_from(rounds.len()).unwrap_or(u32::MAX);
+    let rate = f64::from(count) / took.as_secs_f64();
     let values = || {
         let percentiles = PERCENTILES.iter().map(|(name, at)| (*name, micros(rounds.value_at_percentile(*at))));
         std::iter::once(("min", micros(rounds.min()))).chain(percentiles)
@@ -265,7 +274,7 @@ fn report(args: &Ping, shown: &Shown) -> Result<(), String> {
     if args.json {
         return print_json(&PingJson {
             size: args.size,
-            count: args.count,
+            count,
             notify: format!("{:?}", args.notify).to_lowercase(),
             completion: format!("{:?}", args.machine.completion).to_lowercase(),
             round_trips_per_second: rate,
@@ -274,8 +283,7 @@ fn report(args: &Ping, shown: &Shown) -> Result<(), String> {
         });
     }
     say!(
-        "{} round trips of {} in {}: {rate:.0} per second, {:.1} MiB/s each way",
-        args.count,
+        "{count} round trips of {} in {}: {rate:.0} per second, {:.1} MiB/s each way",
         bytes(args.size.into()),
         duration(*took),
         rate * f64::from(args.size) / f64::from(1 << 20)

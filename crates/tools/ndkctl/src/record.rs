@@ -76,17 +76,27 @@ impl Record {
         Ok(())
     }
 
+    /// Memory for a recording on a machine of so many processors.
+    ///
+    /// # Errors
+    ///
+    /// One line if there is none.
+    pub fn ring(&self, processors: u32) -> Result<fallible::Arc<Ring>, String> {
+        let keep = if self.last { Keep::Last } else { Keep::First };
+        Ring::try_new(self.slots as usize, keep, processors)
+            .map_err(|_| format!("no memory for {} slots: take fewer (--record-slots)", self.slots))
+    }
+
     /// A platform whose adapters are recorded.
     ///
     /// # Errors
     ///
     /// One line if memory for the recording runs out.
     pub fn platform(&self, platform: &Arc<HostPlatform>, latest: &Latest) -> Result<Box<dyn Platform + Send>, String> {
-        let keep = if self.last { Keep::Last } else { Keep::First };
         let processors = platform.machine().processors();
-        let ring = Ring::try_new(self.slots as usize, keep, processors)
-            .map_err(|_| format!("no memory for {} slots: take fewer (--record-slots)", self.slots))?;
+        let ring = self.ring(processors)?;
         latest.put(ring.clone(), processors);
+        platform.record_cable(&ring);
         Ok(Box::new(Interposed::new(platform, Box::new(move |os| Recorder::new(os.clone(), ring.clone())))))
     }
 

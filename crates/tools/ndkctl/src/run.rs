@@ -2,16 +2,18 @@
 
 mod execute;
 mod imports;
+mod observed;
 mod script;
 mod symbols;
 mod workers;
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{num::NonZeroUsize, path::PathBuf, sync::atomic::AtomicBool};
 
 use clap::Args;
+use interpose::faults::Rule;
 use runner::{Faults, Seeds};
 
-use crate::End;
+use crate::{End, record::Record};
 
 /// Driver images, and what to do with them.
 #[derive(Clone, Debug, Args)]
@@ -45,6 +47,14 @@ pub struct Run {
     /// a run cannot be repeated
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: Option<u32>,
+    /// Leave out the adviser, which stands in front of the adapters of softndk and softndknic unless their registry says otherwise
+    #[arg(long)]
+    pub no_advise: bool,
+    /// Have softndk and softndknic let this fault happen, written as for `ndkctl faults`: late,chance=300000,delay=~200; up to eight times
+    #[arg(long, value_name = "RULE", value_parser = crate::fault_rule::parse)]
+    pub fault: Vec<Rule>,
+    #[command(flatten)]
+    pub record: Record,
     /// Print every kernel call of the drivers to the standard error
     #[arg(long)]
     pub trace: bool,
@@ -52,7 +62,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE", value_parser = crate::selftest::junit_file)]
     pub junit: Option<PathBuf>,
     /// List what the images import and what of it is not simulated, and run nothing
-    #[arg(long, conflicts_with_all = ["script", "registry", "junit", "trace"])]
+    #[arg(long, conflicts_with_all = ["script", "registry", "junit", "trace", "no_advise", "fault", "recorded"])]
     pub imports: bool,
     /// Print the results as JSON
     #[arg(long)]
@@ -63,12 +73,12 @@ pub struct Run {
 }
 
 /// Runs the command.
-pub fn run(args: &Run) -> Result<End, String> {
+pub fn run(args: &Run, interrupted: &AtomicBool) -> Result<End, String> {
     if args.worker {
         workers::work().map(|()| End::Good)
     } else if args.imports {
         imports::list(args)
     } else {
-        execute::execute(args)
+        execute::execute(args, interrupted)
     }
 }

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use recording::{
-    Recording,
-    pcapng::pcapng,
-    timeline::{Options, Scale, Timeline, html, svg},
+    Recording, pcapng,
+    timeline::{Options, Scale, Timeline, html, perfetto, svg},
 };
 
 use crate::{End, example, output::working, record};
@@ -21,11 +20,14 @@ pub struct TimelineArgs {
     #[arg(long, value_enum, value_name = "WHICH")]
     pub example: Option<Example>,
     /// Write a self-contained HTML page with zoom, search and details
-    #[arg(long, value_name = "FILE", required_unless_present = "svg")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["svg", "perfetto"])]
     pub html: Option<PathBuf>,
     /// Write a picture (SVG)
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Write a trace for Perfetto, or any program that reads Chrome's JSON
+    #[arg(long, value_name = "FILE")]
+    pub perfetto: Option<PathBuf>,
     /// In the picture: space events evenly instead of by time
     #[arg(long, requires = "svg")]
     pub order: bool,
@@ -70,6 +72,9 @@ pub fn run(args: &TimelineArgs) -> Result<End, String> {
     if let Some(path) = &args.html {
         record::save(path, html(&timeline, &title).as_bytes())?;
     }
+    if let Some(path) = &args.perfetto {
+        record::save(path, perfetto(&timeline).as_bytes())?;
+    }
     if let Some(path) = &args.svg {
         record::save(path, svg(&timeline, &options).as_bytes())?;
     }
@@ -108,6 +113,12 @@ pub struct Packets {
 pub fn packets(args: &Packets) -> Result<End, String> {
     let recording = record::load(&args.file)?;
     let _writing = working("writing packets");
-    record::save(&args.to, &pcapng(&recording))?;
+    let capture = pcapng(&recording).ok_or_else(|| {
+        format!(
+            "{}: nothing of it went over a wire; record the same over one in memory, for example `ndkctl ping --wire --record FILE`",
+            args.file.display()
+        )
+    })?;
+    record::save(&args.to, &capture)?;
     Ok(End::Good)
 }

@@ -22,3 +22,29 @@ fn pictures_are_up_to_date() {
         );
     }
 }
+
+/// The text beside the picture names whose each queue is, and the contexts of the requests: as the picture has them.
+#[test]
+fn the_text_beside_the_picture_has_its_numbers() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs");
+    let text = fs::read_to_string(docs.join("ndk-in-ten-minutes.md")).expect("the document");
+    let picture = fs::read_to_string(docs.join("pictures/completion.svg")).expect("the picture");
+    for words in
+        ["QP 1 and CQ 1 are consumer A's", "QP 2 and CQ 2 are consumer B's", "0x1 and 0x2, are the contexts 1 and 2"]
+    {
+        assert!(text.contains(words), "{words}");
+    }
+    // A sends with context 2, B receives with context 1.
+    for words in [
+        "NdkSend on QP 1. context 0x2",
+        "NdkReceive on QP 2. context 0x1",
+        "a send of QP 1, context 0x2",
+        "a receive of QP 2, context 0x1",
+    ] {
+        assert!(picture.contains(words), "{words}");
+    }
+    for (request, queue) in [("NdkSend: context 0x2", "CQ 1"), ("NdkReceive: context 0x1", "CQ 2")] {
+        let title = picture.lines().flat_map(|line| line.split("<title>")).find(|title| title.starts_with(request));
+        assert!(title.is_some_and(|title| title.contains(&format!("is taken from {queue} "))), "{request}: {queue}");
+    }
+}

@@ -71,7 +71,7 @@ enum Bound {
     Completion,
     /// The same by calls.
     Calls,
-    /// The same in a deferred call.
+    /// The same in a DPC.
     Deferred,
 }
 
@@ -81,7 +81,7 @@ impl Bound {
             Self::Exchange => "an atomic exchange and a store",
             Self::Completion => "two atomic exchanges and a completion through a queue with a lock",
             Self::Calls => "two atomic exchanges and a completion, posted and polled by calls",
-            Self::Deferred => "two atomic exchanges and a completion in a deferred call, posted and polled by calls",
+            Self::Deferred => "two atomic exchanges and a completion in a DPC, posted and polled by calls",
         }
     }
 
@@ -138,7 +138,7 @@ struct Adapter {
 }
 
 impl Adapter {
-    /// The direct engine leaves what is long to deferred calls, which run when the machine is told to. Those of the deferred
+    /// The direct engine leaves what is long to DPCs, which run when the machine is told to. Those of the deferred
     /// engine run as in a kernel.
     fn new(kind: Kind, buffers: &[Arc<PinnedBuffer>; 2]) -> Self {
         let is_direct = kind.engine == NicMode::Direct;
@@ -159,7 +159,7 @@ impl Adapter {
     /// Waits for a completion.
     fn complete(&self, here: &mut Side) {
         while here.initiated(&mut [NDK_RESULT_EX::ZEROED; 1]) == 0 {
-            assert!(self.kind.engine == NicMode::Direct, "deferred calls have run");
+            assert!(self.kind.engine == NicMode::Direct, "DPCs have run");
             self.machine.step();
         }
     }

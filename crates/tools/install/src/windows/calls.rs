@@ -674,13 +674,13 @@ pub fn set_dad_transmits(interface: u64, count: u32) -> Result<()> {
 }
 
 /// An IPv4 address, and the interface that has it.
-pub struct Held {
+pub struct InterfaceAddress {
     pub luid: u64,
     pub address: Ipv4Addr,
 }
 
 /// All IPv4 addresses.
-pub fn addresses() -> Result<Vec<Held>> {
+pub fn addresses() -> Result<Vec<InterfaceAddress>> {
     let mut table = ptr::null_mut();
     // SAFETY: the place is valid.
     done("GetUnicastIpAddressTable", unsafe { GetUnicastIpAddressTable(AF_INET, &raw mut table) })?;
@@ -690,8 +690,10 @@ pub fn addresses() -> Result<Vec<Held>> {
     let first = unsafe { &raw const (*table).Table }.cast::<MIB_UNICASTIPADDRESS_ROW>();
     // SAFETY: the table has so many rows one after the other, and is released after the last use of them.
     let rows = unsafe { slice::from_raw_parts(first, count) };
-    let found =
-        rows.iter().map(|row| Held { luid: value_of(row.InterfaceLuid), address: ipv4(&row.Address) }).collect();
+    let found = rows
+        .iter()
+        .map(|row| InterfaceAddress { luid: value_of(row.InterfaceLuid), address: ipv4(&row.Address) })
+        .collect();
     // SAFETY: the table is Windows', and nobody uses it any more.
     unsafe { FreeMibTable(table.cast_const().cast()) };
     Ok(found)
@@ -902,7 +904,7 @@ impl Drop for Ringing {
 ///
 /// `context` is a bell whose reference lasts until the callback is not called any more.
 unsafe fn ring(context: *const c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `context` is a bell whose reference lasts until the callback is not called any more (`# Safety`).
     unsafe { &*context.cast::<Bell>() }.ring();
 }
 

@@ -4,20 +4,21 @@ use std::{
     fs::File,
     io::BufWriter,
     path::Path,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use host::say;
-use interpose::adviser;
+use host::{note, say};
 use runner::{
     Results, Script,
     places::places,
-    report::{Finding, Outcome},
+    report::Outcome,
     worker::{Job, Workers, supervise},
 };
 
 use super::{
     Run,
+    observed::{self, Folder},
     script::script,
     symbols::Symbols,
     workers::{self, Starter},
@@ -28,15 +29,16 @@ use crate::{End, output::progress};
 const BATCH: usize = 100;
 
 /// Runs the images.
-pub fn execute(args: &Run) -> Result<End, String> {
+pub fn execute(args: &Run, interrupted: &AtomicBool) -> Result<End, String> {
     let mut script = script(args)?;
     if let Some(processors) = args.threads {
         script.kernel.threads = true;
         script.kernel.processors = processors;
     }
+    observed::ask(args, &mut script)?;
     let symbols = Symbols::read(&script, &args.pdb)?;
     let starter = Starter::find()?;
-    let mut results = carry_out(args, &script, &starter)?;
+    let (mut results, recordings) = carry_out(args, &script, &starter, interrupted)?;
     for outcome in &mut results.outcomes {
         add_places(outcome, &script, &symbols);
     }
@@ -48,18 +50,36 @@ pub fn execute(args: &Run) -> Result<End, String> {
     } else {
         say!("{results}");
     }
+    let is_interrupted = interrupted.load(Relaxed);
+    if is_interrupted {
+        note!("interrupted: {} of {} seeds have ended", results.seeds(), args.seeds.count());
+    }
+    // Behind the results, which are there whatever becomes of this. The run that would be recorded may not have ended.
+    if let Some(recordings) = recordings.filter(|_| !is_interrupted || results.findings().next().is_some()) {
+        recordings.write(args, &results)?;
+    }
+    if is_interrupted {
+        return Ok(End::Interrupted);
+    }
     Ok(if results.exit_code() == 0 { End::Good } else { End::Bad })
 }
 
-fn carry_out(args: &Run, script: &Script, starter: &Starter) -> Result<Results, String> {
+fn carry_out(
+    args: &Run,
+    script: &Script,
+    starter: &Starter,
+    interrupted: &AtomicBool,
+) -> Result<(Results, Option<Folder>), String> {
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.map_or_else(processors, usize::from);
-    let plan = Workers { jobs, batch: BATCH, limit: Duration::from_secs(args.limit), shown: args.trace };
+    let plan =
+        Workers { jobs, batch: BATCH, limit: Duration::from_secs(args.limit), shown: args.trace, stop: interrupted };
     let mut worker_script = script.clone();
     for image in &mut worker_script.images {
         image.file = workers::path(&image.file);
     }
-    let job = Job::new(worker_script, args.faults);
+    let mut job = Job::new(worker_script, args.faults);
+    let folder = Folder::of(args, &mut job)?;
     let bar = progress(args.seeds.count(), "{bar:40} {pos} of {len} seeds");
     let done = |outcome: &Outcome| {
         if outcome.fault.is_none_or(|fault| fault == 1) {
@@ -70,21 +90,12 @@ fn carry_out(args: &Run, script: &Script, starter: &Starter) -> Result<Results, 
     let outcomes = supervise(&job, args.seeds.iter(), &plan, || starter.command(args.trace), done);
     bar.finish_and_clear();
     let name = script.images.last().map_or_else(|| "run".to_owned(), |image| image.name.clone());
-    Ok(Results { name, outcomes: outcomes?, took: began.elapsed() })
-}
-
-/// Says what the number of a finding of the adviser stands for.
-fn explain(finding: &mut Finding) {
-    let number = finding.rule.strip_prefix("SN").and_then(|number| number.parse().ok());
-    if let Some(page) = number.and_then(adviser::Finding::from_number).map(adviser::Finding::page) {
-        finding.words = format!("{} ({}): {}", page.title, page.section, finding.words);
-    }
+    Ok((Results { name, outcomes: outcomes?, took: began.elapsed() }, folder))
 }
 
 /// Finds the places in images that a finding names.
 fn add_places(outcome: &mut Outcome, script: &Script, symbols: &Symbols) {
     let Some(finding) = &mut outcome.finding else { return };
-    explain(finding);
     let shown: Vec<_> = script.images.iter().map(runner::script::Image::shown).collect();
     let text = format!("{}\n{}", finding.words, finding.output);
     finding.places = places(&text, shown.iter().map(String::as_str));

@@ -1,11 +1,11 @@
-//! `ndkctl run --imports`: what driver images import, and what of it the simulated kernel has.
+//! `ndkctl run --imports`: what driver images import and call of the framework, and what of it the simulated kernel has.
 
 use std::{fs, path::Path};
 
 use console::style;
 use host::{note, say};
 use image_loader::{
-    Image, Import, Name,
+    Framework, Image, Import, Name, framework,
     routines::{self, Found},
 };
 use serde::Serialize;
@@ -22,9 +22,11 @@ struct Shown {
     image: String,
     missing: usize,
     imports: Vec<Row>,
+    /// Places where the table of the framework's functions is read and it is not seen which function is wanted.
+    unclear: Vec<u32>,
 }
 
-/// An import.
+/// An import, or a function of the framework.
 #[derive(Serialize)]
 struct Row {
     module: String,
@@ -58,9 +60,21 @@ const MISSING: &str = "missing";
 
 /// What an image imports, with the images beside it that may have it.
 fn of(path: &Path, image: &Image, all: &[(&Path, Image)]) -> Shown {
-    let imports: Vec<Row> = image.imports.iter().map(|import| row(import, all)).collect();
+    let framework = image.framework();
+    let called = framework.iter().flat_map(|framework| framework.called.keys().map(|&index| called(framework, index)));
+    let imports: Vec<Row> = image.imports.iter().map(|import| row(import, all)).chain(called).collect();
     let missing = imports.iter().filter(|row| row.found == MISSING).count();
-    Shown { image: path.display().to_string(), missing, imports }
+    let unclear = framework.iter().flat_map(|framework| framework.unclear.iter().copied()).collect();
+    Shown { image: path.display().to_string(), missing, imports, unclear }
+}
+
+/// A function of the framework. The image calls it by its index, in the table of the version that it was built for.
+fn called(framework: &Framework, index: u32) -> Row {
+    let (name, found) = framework::find(index)
+        .map_or_else(|| (format!("#{index}"), false), |(name, simulated)| (name.to_owned(), simulated));
+    let (major, minor) = framework.version;
+    let found = if found { "simulated" } else { MISSING };
+    Row { module: format!("KMDF {major}.{minor}"), name, delayed: false, found }
 }
 
 fn row(import: &Import, all: &[(&Path, Image)]) -> Row {
@@ -93,5 +107,9 @@ fn show(image: &Shown) {
     say!("{}: {} imports, {} missing", image.image, image.imports.len(), image.missing);
     if image.missing > 0 {
         note!("an image loads without them, and a run ends where one of them is called (docs/simulated-kernel.md)");
+    }
+    if !image.unclear.is_empty() {
+        let places: Vec<String> = image.unclear.iter().map(|place| format!("+{place:#x}")).collect();
+        note!("calls functions of the framework that are not seen here, at {}", places.join(", "));
     }
 }

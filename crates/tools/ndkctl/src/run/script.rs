@@ -25,6 +25,12 @@ pub fn script(args: &Run) -> Result<Script, String> {
     if let Some(path) = &args.registry {
         parse::add_registry(&mut script, path)?;
     }
+    // On processors that run at the same time, a DPC runs beside the thread that it has interrupted. No machine does that, and the adviser
+    // would take what the thread does for something done in the DPC's callback.
+    let is_seeded = args.threads.is_none() && !script.kernel.threads;
+    if !args.no_advise && is_seeded {
+        script.advise();
+    }
     for image in &mut script.images {
         let name = image.file.display().to_string();
         let bytes = fs::read(&image.file).map_err(|error| format!("{name}: {error}"))?;

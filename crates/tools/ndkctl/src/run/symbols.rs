@@ -8,7 +8,7 @@ use std::{
 use addr2line::Loader;
 use image_loader::Image;
 use pdb_addr2line::{ContextPdbData, TypeFormatterFlags, pdb::PDB};
-use runner::{Script, report::Place};
+use runner::{Script, report::ImageOffset};
 
 /// Where the debugging information of an image is.
 enum Source {
@@ -48,7 +48,7 @@ impl Symbols {
     }
 
     /// Adds function, file and line to a place.
-    pub fn add_to(&self, place: &mut Place) {
+    pub fn add_to(&self, place: &mut ImageOffset) {
         let Some((_, source)) = self.0.iter().find(|(image, _)| *image == place.image) else { return };
         // A call is before the address that it returns to.
         let address = place.offset.saturating_sub(u32::from(place.is_return));
@@ -89,7 +89,7 @@ fn dwarf(file: &Path) -> Option<Source> {
     loader.get_section_range(b".debug_line").is_some().then(|| Source::Dwarf(Box::new(loader)))
 }
 
-fn by_pdb(data: &ContextPdbData<'static, 'static, File>, address: u32, place: &mut Place) {
+fn by_pdb(data: &ContextPdbData<'static, 'static, File>, address: u32, place: &mut ImageOffset) {
     // Whatever is wrong with it only means that nothing is known of the place.
     let flags = TypeFormatterFlags::NAME_ONLY
         | TypeFormatterFlags::NO_ARGUMENTS
@@ -103,7 +103,7 @@ fn by_pdb(data: &ContextPdbData<'static, 'static, File>, address: u32, place: &m
     place.line = frame.line;
 }
 
-fn by_dwarf(loader: &Loader, address: u32, place: &mut Place) {
+fn by_dwarf(loader: &Loader, address: u32, place: &mut ImageOffset) {
     let address = loader.relative_address_base() + u64::from(address);
     let frame = loader.find_frames(address).ok().and_then(|mut frames| frames.next().ok().flatten());
     if let Some(frame) = frame {

@@ -83,6 +83,9 @@ impl Starter {
     pub fn command(&self, trace: bool) -> Command {
         let mut command = self.start();
         command.args(["run", "--worker"]);
+        // Ctrl-C is for this program, which ends its workers.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         if trace {
             command.env("SIMULATED_KERNEL_TRACE", "1");
         }
@@ -111,11 +114,11 @@ fn windows_program() -> Result<PathBuf, String> {
         return if named.is_file() { Ok(named.clone()) } else { Err(problem()) };
     }
     let own = std::env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;
-    // Beside it, or where tools/build-runner.sh puts it: target/runner, if this is target/debug/ndkctl or target/release/ndkctl.
+    // Beside it, or where cargo xtask worker puts it: target/runner, if this is target/debug/ndkctl or target/release/ndkctl.
     let beside = own.with_file_name("ndkctl-worker.exe");
     let built = own.ancestors().nth(2).map(|target| target.join("runner").join("worker.exe"));
     [Some(beside), built].into_iter().flatten().find(|path| path.is_file()).ok_or_else(|| {
-        format!("driver images run in a program for Windows, which is not here: make it with tools/build-runner.sh, or set {VARIABLE}")
+        format!("driver images run in a program for Windows, which is not here: make it with cargo xtask worker, or set {VARIABLE}")
     })
 }
 

@@ -75,6 +75,12 @@ fn machine(args: &Selftest, add: &mut impl FnMut(&str, &str)) {
     if let Some(processors) = args.machine.processors {
         add("--processors", &processors.to_string());
     }
+    if args.machine.wire {
+        add("--wire", "");
+    }
+    if let Some(lost) = args.machine.lose {
+        add("--lose", &format!("{}.{}", lost / 10, lost % 10));
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +109,7 @@ mod tests {
             &["--deterministic", "--ndkpi", "1", "--profile", "minimum", "--processors", "3"],
             &["--nic", "direct", "--locks", "plain", "--rotate-tokens", "--completion", "early", "--advise"],
             &["--fault", "late,function=NdkConnect,chance=300000,delay=~200", "--fault", "early,every=2"],
+            &["--wire", "--lose", "1.5"],
             &["--driver", "--ndkpi", "2", "--fault", "early,nth=3"],
             &["--driver", "--interface", "Ethernet 3", "--peer", "192.0.2.7", "--hostile"],
         ] {

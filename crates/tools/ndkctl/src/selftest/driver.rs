@@ -10,7 +10,7 @@ use std::{
 use conformance::{Case, Outcome};
 use control::{
     case::{Names, StartCase},
-    client::{Event, NetworkInterface, Refusal, TestDriver, Transport},
+    client::{DeviceControl, Event, NetworkInterface, Refusal, TestDriver},
     provider_device::Recording,
     report::Line,
     test_device::SECONDS,
@@ -39,7 +39,7 @@ pub struct InDriver<'a, T, P> {
     faults: Vec<[u64; 2]>,
 }
 
-impl<'a, T: Transport, P: Transport> InDriver<'a, T, P> {
+impl<'a, T: DeviceControl, P: DeviceControl> InDriver<'a, T, P> {
     /// `provider` records, and lets things go wrong.
     pub fn new(
         driver: &'a TestDriver<T>,
@@ -132,7 +132,7 @@ impl<'a, T: Transport, P: Transport> InDriver<'a, T, P> {
     }
 }
 
-impl<T: Transport, P: Transport> Ground for InDriver<'_, T, P> {
+impl<T: DeviceControl, P: DeviceControl> Ground for InDriver<'_, T, P> {
     fn run(&mut self, case: &'static Case, seed: u64) -> Result<Option<Finished>, String> {
         self.prepare(seed)?;
         let finished = self.follow(case, seed);
@@ -199,7 +199,7 @@ mod tests {
     use conformance::{Outcome, Tally, cases};
     use control::{
         case::{START_CASE, StartCase},
-        client::{Answer, ProviderDriver, Refusal, TestDriver, Transport},
+        client::{Answer, DeviceControl, ProviderDriver, Refusal, TestDriver},
         network::{Begun, Problem},
         provider_device::{FAULT_PLAN_ANSWER_BYTES, QUERY_FAULT_PLAN, SET_FAULT_PLAN, SET_RECORDING},
         test_device::{CANCEL, From, Kind, Progress, QUERY_PROGRESS, QUERY_REPORT, State},
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    impl Transport for &Scripted {
+    impl DeviceControl for &Scripted {
         fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
             let (bytes, more): (Vec<u8>, bool) = match code {
                 START_CASE => {
@@ -292,7 +292,7 @@ mod tests {
     #[derive(Default)]
     struct Noting(RefCell<Vec<u32>>);
 
-    impl Transport for Noting {
+    impl DeviceControl for Noting {
         fn control(&self, code: u32, _: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
             self.0.borrow_mut().push(code);
             if code == QUERY_FAULT_PLAN {

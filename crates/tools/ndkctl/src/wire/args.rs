@@ -164,6 +164,9 @@ pub struct Of {
     /// Write what is sent and received to this file, for Wireshark
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
+    /// What happens at NDKPI and on the wire.
+    #[command(flatten)]
+    pub record: crate::record::Record,
     /// Seconds that a peer which has stopped is waited for
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub patience: u32,

@@ -2,8 +2,10 @@
 
 use std::{fmt, net::IpAddr};
 
+use engine::wire::RejectReason;
 use ndk::NtStatus;
 use network::OpenError;
+use provider::Reason;
 
 /// Why a command has not done what it should.
 #[derive(Debug)]
@@ -57,18 +59,6 @@ impl Fault {
     }
 }
 
-/// What a REJ's reason means (RoCEv2 8.6).
-const fn reason(number: u16) -> &'static str {
-    match number {
-        8 => "nobody listens on this port: start `ndkctl wire serve` or `rping -s` there, or name its port",
-        10 => "the peer still knows an earlier connection: try again in a second",
-        12 => "the peer does not know the address: has it one device for RDMA only, and the address on it?",
-        28 => "the program there has refused",
-        3 => "the peer has no room for one more connection",
-        _ => "docs/reference/rocev2.md 8.5 has the reasons",
-    }
-}
-
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -83,7 +73,14 @@ impl fmt::Display for Fault {
             Self::NoRoute(address) => {
                 write!(f, "{address} is of no network of --local: give one of its network and family, or a --gateway")
             }
-            Self::Refused(Some(number)) => write!(f, "connection refused (REJ {number}): {}", reason(*number)),
+            Self::Refused(Some(number)) => {
+                let (reject, why) = (RejectReason(*number), Reason::of_rejection(RejectReason(*number)));
+                write!(f, "connection refused ({why}): {} {}", why.what, why.fix)?;
+                if reject == RejectReason::BAD_SERVICE_ID {
+                    f.write_str(" `ndkctl wire serve` and `rping -s` listen on port 7174.")?;
+                }
+                Ok(())
+            }
             Self::Refused(None) => f.write_str("connection refused: does somebody listen on the port there?"),
             Self::OtherMtu(Some(wanted)) => write!(
                 f,
@@ -122,7 +119,8 @@ mod tests {
             (Fault::NoNeighbour(address), 3, "ARP"),
             (Fault::NoNeighbour([0_u16; 8].into()), 3, "neighbour discovery"),
             (Fault::Refused(Some(8)), 4, "ndkctl wire serve"),
-            (Fault::Refused(Some(99)), 4, "rocev2.md"),
+            (Fault::Refused(Some(28)), 4, "SR0147"),
+            (Fault::Refused(Some(99)), 4, "another number"),
             (Fault::Refused(None), 4, "listen"),
             (Fault::OtherMtu(Some(512)), 5, "--mtu 608"),
             (Fault::OtherMtu(None), 5, "same --mtu"),

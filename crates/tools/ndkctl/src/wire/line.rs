@@ -9,16 +9,17 @@ use std::{
             Ordering::{Acquire, Relaxed, Release},
         },
     },
-    thread::{self, JoinHandle},
+    thread,
     time::{Duration, Instant},
 };
 
 use engine::connection::InterfaceAddress;
 use ndk::{
     Access, Adapter, Completion, Connection, Cq, Mr, Notify, NtStatus, Offer, Pd, Qp, QpSizes,
-    host::{Cable, Counters, Plug, WireConfig, Wired},
+    host::{Cable, Counters, WireConfig, Wired},
 };
-use network::{Captured, Datagrams, Impaired, Segment, Vxlan, VxlanConfig};
+use network::{Captured, Datagrams, Impaired, Pump, Segment, Vxlan, VxlanConfig};
+use recorder::Ring;
 use roce::{
     mtu::Mtu,
     vxlan,
@@ -32,9 +33,7 @@ use super::{
 
 /// Reads that each side lets the other have under way.
 pub const READS: u32 = 16;
-/// How long one look at the segment takes at most: how late the end is noticed.
-const LOOK: Duration = Duration::from_millis(20);
-/// The same for completions, in microseconds.
+/// How long one look at completions takes at most, in microseconds: how late the end is noticed.
 const WAIT: u64 = 20_000;
 
 /// A segment that is captured, to be finished.
@@ -99,6 +98,10 @@ impl Cable for Out {
         // What cannot be sent is lost, as on any wire.
         let _ = self.0.send(frame);
     }
+
+    fn send_all(&self, frames: &mut dyn Iterator<Item = &[u8]>) {
+        let _ = self.0.send_all(&frames.collect::<Vec<_>>());
+    }
 }
 
 /// What the last REJ said: its reason in the lower half, the MTU that it wants in the upper.
@@ -131,12 +134,13 @@ pub struct Line<'run> {
     // The adapter is closed before its machine ends.
     adapter: Option<Adapter>,
     wired: Option<Wired>,
-    pump: Option<JoinHandle<Result<(), String>>>,
-    ends: Arc<AtomicBool>,
+    pump: Option<Pump>,
     rejected: Arc<Rejected>,
     connecting: Arc<AtomicBool>,
     capture: Option<Capture>,
     interrupted: &'run AtomicBool,
+    /// What is recorded, and of how many processors.
+    recorded: Option<(fallible::Arc<Ring>, u32)>,
     pub of: &'run Of,
     pub description: String,
 }
@@ -175,30 +179,35 @@ impl<'run> Line<'run> {
         let description = segment.describe();
         let failed = |status: NtStatus| Fault::Other(format!("no adapter: {status}"));
         let wired = Wired::start(config, wire, Box::new(Out(segment.clone()))).map_err(failed)?;
-        let (ends, connecting) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (wired, recorded) = if of.record.is_wanted() {
+            let processors = wired.machine().processors();
+            let ring = of.record.ring(processors).map_err(Fault::Other)?;
+            (wired.recorded_in(ring.clone()).map_err(failed)?, Some((ring, processors)))
+        } else {
+            (wired, None)
+        };
+        let connecting = Arc::new(AtomicBool::new(false));
         let rejected = Arc::new(Rejected::default());
         let pump = {
-            let (plug, ends, connecting, rejected) = (wired.plug(), ends.clone(), connecting.clone(), rejected.clone());
-            let pump = move || {
-                pump(&*segment, &plug, &ends, |frame| {
-                    if connecting.load(Relaxed) {
-                        rejected.see(frame);
-                    }
-                })
-            };
-            let thread = thread::Builder::new().name("frames".to_owned()).spawn(pump);
-            thread.map_err(|error| Fault::Other(format!("no thread: {error}")))?
+            let (plug, connecting, rejected) = (wired.plug(), connecting.clone(), rejected.clone());
+            Pump::start(segment, move |frame| {
+                if connecting.load(Relaxed) {
+                    rejected.see(frame);
+                }
+                plug.receive(frame);
+            })
         };
+        let pump = pump.map_err(|error| Fault::Other(format!("no thread: {error}")))?;
         let adapter = wired.open().map_err(failed)?;
         Ok(Self {
             adapter: Some(adapter),
             wired: Some(wired),
             pump: Some(pump),
-            ends,
             rejected,
             connecting,
             capture,
             interrupted,
+            recorded,
             of,
             description,
         })
@@ -266,34 +275,18 @@ impl<'run> Line<'run> {
     pub fn finish(mut self) -> Result<(), Fault> {
         drop(self.adapter.take());
         let ended = self.wired.take().map_or(Ok(()), Wired::finish);
-        self.ends.store(true, Release);
-        let pumped = self.pump.take().map_or(Ok(()), |pump| {
-            pump.join().unwrap_or_else(|_| Err("the thread for frames has panicked".to_owned()))
-        });
+        let pumped = self.pump.take().map_or(Ok(()), Pump::finish);
+        let pumped = pumped.map_err(|error| format!("{}: {error}", self.description));
         let captured = self
             .capture
             .take()
             .map_or(Ok(()), |capture| capture.finish().map_err(|error| format!("the capture is not whole: {error}")));
-        ended.and(pumped).and(captured).map_err(Fault::Other)
+        let recorded = self
+            .recorded
+            .take()
+            .map_or(Ok(()), |(ring, processors)| self.of.record.write(&recording::write(&ring, processors)));
+        ended.and(pumped).and(captured).and(recorded).map_err(Fault::Other)
     }
-}
-
-impl Drop for Line<'_> {
-    fn drop(&mut self) {
-        self.ends.store(true, Release);
-    }
-}
-
-/// Brings frames in until the end.
-fn pump(segment: &dyn Segment, plug: &Plug, ends: &AtomicBool, see: impl Fn(&[u8])) -> Result<(), String> {
-    while !ends.load(Acquire) {
-        let received = segment.receive(LOOK, &mut |frame| {
-            see(frame);
-            plug.receive(frame);
-        });
-        received.map_err(|error| format!("{}: {error}", segment.describe()))?;
-    }
-    Ok(())
 }
 
 /// Whether the peer has disconnected.

@@ -2,7 +2,9 @@
 
 use std::{fs, path::PathBuf};
 
-use crate::{made::made, ndkctl, schema, text};
+use testing::driver_image::made;
+
+use crate::{ndkctl, schema, text};
 
 /// A file with these bytes, in cargo's folder for tests.
 fn file(name: &str, bytes: &[u8]) -> PathBuf {
@@ -74,6 +76,11 @@ fn what_a_run_needs_and_does_not_have_is_one_line() {
         (&[whole, "--seeds", "3..1"], 2, "1..1000"),
         (&[whole, "--faults", "some"], 2, "each-call"),
         (&[whole, "--limit", "0"], 2, "1..=86400"),
+        (&[whole, "--record", "run.ndkrec"], 1, "the run has neither"),
+        (&[whole, "--timeline", "run.html"], 1, "the run has neither"),
+        (&[whole, "--fault", "late,chance=300000,delay=~200"], 1, "the run has neither"),
+        (&[whole, "--fault", "lat"], 2, "late"),
+        (&[whole, "--record-slots", "1K"], 2, "--record"),
         (&["--worker"], 1, ""),
         (&[], 2, "IMAGE"),
     ] {

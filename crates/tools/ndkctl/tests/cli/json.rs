@@ -96,6 +96,7 @@ fn json_is_all_that_is_printed() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "schemas"), ignore = "without the feature `schemas` nobody looks")]
 fn a_value_that_is_not_as_documented_is_found() {
     let right = json!([{ "name": "Connect", "adapters": [1, 2] }]);
     schema::check("counters", &right);

@@ -2,9 +2,9 @@
 
 mod images;
 mod json;
-#[path = "../../../../simulator/image-loader/tests/images/made.rs"]
-mod made;
 mod manners;
+mod new;
+// The unit tests of the program use it too, and a program has no library.
 #[path = "../../src/schema.rs"]
 mod schema;
 mod selftest;

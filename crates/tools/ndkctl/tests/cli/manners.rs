@@ -121,7 +121,7 @@ fn ctrl_c_ends_every_command_quietly() {
     ] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ndkctl"))
             .args(arguments)
-            .stdout(Stdio::null())
+            .stdout(if arguments[0] == "ping" { Stdio::piped() } else { Stdio::null() })
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program runs");
@@ -140,5 +140,11 @@ fn ctrl_c_ends_every_command_quietly() {
         let said = text(&output.stderr);
         let loud = said.lines().find(|line| !line.starts_with("measuring: "));
         assert_eq!(loud, None, "{arguments:?}");
+        // What there is until then is shown.
+        if arguments[0] == "ping" {
+            let shown = text(&output.stdout);
+            let counted = shown.split(' ').next().and_then(|count| count.parse::<u64>().ok());
+            assert!(counted.is_some_and(|count| (1..100_000_000).contains(&count)), "{shown}");
+        }
     }
 }

@@ -118,6 +118,57 @@ fn sends_writes_and_reads_are_measured() {
     assert_eq!(served["connections"].as_array().map(Vec::len), Some(6), "{served}");
 }
 
+/// The frames of a capture in the format pcap.
+fn pcap(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let (mut rest, mut frames) = (&bytes[24..], Vec::new());
+    while let Some((header, behind)) = rest.split_at_checked(16) {
+        let length = u32::from_ne_bytes(header[8..12].try_into().expect("four bytes")) as usize;
+        frames.push(behind[..length].to_vec());
+        rest = &behind[length..];
+    }
+    frames
+}
+
+/// The packets of a capture in the format pcapng.
+fn pcapng(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
+    let (mut at, mut frames) = (0, Vec::new());
+    while at < bytes.len() {
+        if number(at) == 6 {
+            frames.push(bytes[at + 28..][..number(at + 20)].to_vec());
+        }
+        at += number(at + 4);
+    }
+    frames
+}
+
+#[test]
+fn a_recording_has_the_frames_that_were_captured() {
+    let [near, far] = ports();
+    let place = |name: &str| std::env::temp_dir().join(format!("ndkctl-wire-{}-{name}", std::process::id()));
+    let files = ["recorded.ndkrec", "captured.pcap", "written.pcapng", "page.html"].map(place);
+    let [recorded, captured, written, page] = files.each_ref().map(|file| file.to_str().expect("a name"));
+    let server = Server::start(&far, &near, &["--connections", "1"]);
+    let more = ["--size", "5000", "--count", "5", "--lose", "2", "--record", recorded, "--timeline", page];
+    let (result, _) = client(&ping(&near, &far, "10.77.0.1", &[&more[..], &["--pcap", captured]].concat()), 0);
+    assert_eq!(result["messages"], 5);
+    server.ended();
+    let made =
+        Command::new(env!("CARGO_BIN_EXE_ndkctl")).args(["packets", recorded, written]).output().expect("it runs");
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let read = |path: &str| std::fs::read(path).expect("a file");
+    // The two were taken at places one behind the other, by two threads: the same frames, perhaps in another order.
+    let [mut ours, mut theirs] = [pcapng(&read(written)), pcap(&read(captured))];
+    ours.sort();
+    theirs.sort();
+    assert!(ours.len() > 20 && ours == theirs, "{} and {} frames", ours.len(), theirs.len());
+    let drawn = String::from_utf8(read(page)).expect("a page");
+    assert!(drawn.contains("SEND ") && drawn.contains("of the connection manager"), "frames are not in the page");
+    for file in files {
+        std::fs::remove_file(file).expect("it goes away");
+    }
+}
+
 #[test]
 fn frames_that_are_lost_changed_doubled_and_late_do_no_harm() {
     let [near, far] = ports();

@@ -3,36 +3,7 @@
 mod commands;
 mod tables;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-/// The repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
-}
-
-/// A file of the repository, by its path there.
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// The documents: those at the root, and those in `docs`.
-fn documents() -> Vec<(String, String)> {
-    let mut paths = Vec::new();
-    for folder in ["", "docs", "docs/performance"] {
-        for entry in fs::read_dir(root().join(folder)).expect("a folder") {
-            let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
-            if Path::new(&name).extension().is_some_and(|extension| extension == "md") {
-                paths.push(Path::new(folder).join(name).to_str().expect("UTF-8").replace('\\', "/"));
-            }
-        }
-    }
-    paths.sort();
-    assert!(paths.len() > 20, "{paths:?}");
-    paths.into_iter().map(|path| (path.clone(), read(&path))).collect()
-}
+use testing::documents::{documents, read, root};
 
 #[test]
 fn links_lead_somewhere() {
@@ -58,5 +29,16 @@ fn every_document_is_in_the_map() {
     for (path, _) in documents() {
         let Some(name) = path.strip_prefix("docs/") else { continue };
         assert!(name == "README.md" || map.contains(&format!("({name})")), "docs/README.md does not link {name}");
+    }
+}
+
+#[test]
+fn every_case_that_cites_a_rule_is_one_of_the_suite() {
+    let page = read("docs/semantics.md");
+    let cases = page.lines().filter_map(|line| line.strip_prefix("* cases: "));
+    let names: Vec<_> = cases.flat_map(|cases| cases.split('`').skip(1).step_by(2)).collect();
+    assert!(names.len() > 80, "{} cases", names.len());
+    for name in names {
+        assert!(conformance::cases::all().any(|case| case.name == name), "there is no case {name}");
     }
 }

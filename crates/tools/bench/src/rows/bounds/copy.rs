@@ -1,6 +1,6 @@
 //! The least of a read or write: the copy, and the atomic operations around it.
 //!
-//! - *The queue pair.* Its requests are carried out one after the other (`NDKPI 7.2`), while posts, the NIC's deferred call and
+//! - *The queue pair.* Its requests are carried out one after the other (`NDKPI 7.2`), while posts, the NIC's DPC and
 //!   the end of the connection may come on any processor: somebody has to own it.
 //! - *The two tokens.* Either may be invalidated or deregistered on another processor at any time, and when that has completed
 //!   nobody may touch the bytes (`NDKPI 7.5`, `7.6`): what they stand for has to be held during the copy. Both can lie in one
@@ -247,7 +247,7 @@ pub fn called<F: FnMut()>(count: usize, length: u32, copy: F) -> impl FnMut() ->
     }
 }
 
-/// A post that leaves its request to a deferred call.
+/// A post that leaves its request to a DPC.
 struct Deferred<F> {
     called: Called<F>,
     /// The request: a context, the consumer's element, the peer's place, flags.
@@ -276,7 +276,7 @@ impl<F: FnMut()> Deferred<F> {
     }
 }
 
-/// [`called`], where the post queues a deferred call at `DISPATCH_LEVEL`, which does the rest when the level drops.
+/// [`called`], where the post queues a DPC at `DISPATCH_LEVEL`, which does the rest when the level drops.
 pub fn deferred<F: FnMut()>(os: &HostOs, count: usize, length: u32, copy: F) -> impl FnMut() -> f64 {
     let dpc = PlainDpc::try_new(os.machine(), "copy", Deferred::<F>::run).expect("memory");
     dpc.set_target(Some(0));

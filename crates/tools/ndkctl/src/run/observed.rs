@@ -1,0 +1,98 @@
+//! `--record`, `--timeline` and `--fault`: what `ndkctl record` and `ndkctl faults` ask of a driver, asked as soon as its first device is started.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process,
+};
+
+use control::provider_device::{self as device, SET_FAULT_PLAN, SET_RECORDING};
+use host::note;
+use interpose::faults::Plan;
+use runner::{
+    Results, Script,
+    report::Outcome,
+    script::Told,
+    worker::{Job, Recordings},
+};
+
+use super::{Run, workers};
+use crate::fault_plan;
+
+/// The drivers that record and let faults happen, and their control devices.
+const PROVIDERS: [(&str, &str); 2] = [("softndk", device::LINK_NAME), ("softndknic", device::NIC_LINK_NAME)];
+
+/// Has the drivers of a script do what the command line says.
+pub fn ask(args: &Run, script: &mut Script) -> Result<(), String> {
+    let mut wanted: Vec<(u32, Vec<u8>, Option<usize>)> = Vec::new();
+    if !args.fault.is_empty() {
+        let plan = fault_plan::plan(0, &args.fault)?;
+        wanted.push((SET_FAULT_PLAN, plan.to_bytes().to_vec(), Some(Plan::SEED_AT)));
+    }
+    if args.record.is_wanted() {
+        let recording = device::Recording { slots: args.record.slots, keep: args.record.last.into() };
+        if !recording.is_valid() {
+            return Err("a driver records 256 to 1M slots (--record-slots)".to_owned());
+        }
+        wanted.push((SET_RECORDING, recording.to_bytes().to_vec(), None));
+    }
+    for (code, input, seed_at) in wanted {
+        let told = PROVIDERS.map(|(stem, link)| {
+            let told = Told { link: link.to_owned(), code, input: input.clone(), seed_at };
+            script.tell(stem, &told)
+        });
+        if told == [false, false] {
+            return Err(
+                "softndk.sys and softndknic.sys record and let faults happen, and the run has neither".to_owned()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A folder for the recordings of the workers, which goes with this.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes one if anything is to be recorded, and has the workers put their recordings there.
+    pub fn of(args: &Run, job: &mut Job) -> Result<Option<Self>, String> {
+        let Some(passing) = args.seeds.iter().last().filter(|_| args.record.is_wanted()) else { return Ok(None) };
+        let folder = env::temp_dir().join(format!("ndkctl-run-{}", process::id()));
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        job.recordings = Some(Recordings { folder: workers::path(&folder), passing });
+        Ok(Some(Self(folder)))
+    }
+
+    /// Writes what was asked for: the recording of the first run in which something was found, or of the last seed if nothing was.
+    pub fn write(&self, args: &Run, results: &Results) -> Result<(), String> {
+        let found = results.outcomes.iter().filter(|outcome| outcome.finding.is_some());
+        let passed = results.outcomes.iter().rev().filter(|outcome| outcome.finding.is_none());
+        // A worker that was ended from outside has left none.
+        let recorded = found.chain(passed).find_map(|outcome| Some((outcome, self.file_of(outcome)?)));
+        let Some((outcome, memory)) = recorded else {
+            return Err("no run has left a recording: nobody opened an adapter, or the process was ended from outside"
+                .to_owned());
+        };
+        let memory = fs::read(&memory).map_err(|error| format!("{}: {error}", memory.display()))?;
+        let Some(file) = recording::salvage(&memory) else {
+            return Err(format!("nothing was recorded with {outcome}: nobody opened an adapter"));
+        };
+        args.record.write(&file)?;
+        let ended = outcome.finding.as_ref().map_or("which passes", |finding| finding.rule.as_str());
+        note!("recorded: {outcome}, {ended}");
+        Ok(())
+    }
+
+    /// The slots of a run, if it has left any.
+    fn file_of(&self, outcome: &Outcome) -> Option<PathBuf> {
+        let file = Recordings::file(&self.0, outcome.seed, outcome.fault);
+        Path::exists(&file).then_some(file)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is in the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
