@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Parses tools/windows/*.ps1 and the PowerShell steps of the workflows: a typing mistake is found before a machine runs it.
 
-Started by tools/check-workflows.sh, which brings the grammar. That does not know lists of words without quotation marks
+Started by cargo xtask workflows, which brings the grammar. That does not know lists of words without quotation marks
 (`Format-Table Name, Length`): write the marks.
 """
 

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The first program of the guest of tools/rxe.sh: an rxe on its network, then the job. The kernel's command line has the network and the
+# The first program of the guest of cargo xtask rxe: an rxe on its network, then the job. The kernel's command line has the network and the
 # port of VXLAN. busybox has an `ip` of its own, hence the path.
 /bin/busybox --install -s /bin 2>/dev/null
 export PATH=/usr/bin:/bin

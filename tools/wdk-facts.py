@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-STAND_IN = ROOT / "xbuild" / "bindings"
+STAND_IN = ROOT / "xbuild" / "wdk-bindings"
 FACTS = ROOT / "tests-host" / "facts" / "wdk-facts.json"
 DECLARED = FACTS.parent / "declared.json"
 NETWORK = FACTS.parent / "ndis-facts.json"

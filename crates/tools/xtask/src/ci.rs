@@ -1,0 +1,181 @@
+use std::{
+    fs::OpenOptions,
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::context::{Context, absolute};
+
+/// What has to hold, and the commands that show it: words separated by spaces, variables in front.
+struct Step {
+    what: &'static str,
+    run: &'static [&'static str],
+    /// Then these, whose tests are added to those of `cargo test` (.ci/run counts them).
+    count: &'static [&'static str],
+}
+
+const STEPS: [Step; 19] = [
+    Step {
+        what: "formatting",
+        run: &[
+            "cargo fmt --all -- --check",
+            // The stand-ins for the kit's crates are no members of the workspace.
+            "rustfmt --check --edition 2024 xbuild/wdk-build/src/lib.rs xbuild/wdk-sys/src/lib.rs",
+        ],
+        count: &[],
+    },
+    Step {
+        what: "clippy",
+        run: &[
+            "cargo clippy --all-targets -- -D warnings",
+            "cargo clippy -p xtask -p models -p broken -p mutants --all-targets -- -D warnings",
+        ],
+        count: &[],
+    },
+    Step { what: "documentation", run: &["RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps"], count: &[] },
+    Step {
+        what: "what a first build does without: chores, the model of notifications, wrong providers, the weaver of mutants",
+        run: &[],
+        count: &["cargo test -p xtask -p models -p broken -p mutants"],
+    },
+    Step {
+        what: "JSON of every command against its schema",
+        run: &["cargo test -p ndkctl --features schemas --bins --test cli"],
+        count: &[],
+    },
+    Step { what: "model checks (loom)", run: &["cargo xtask loom"], count: &[] },
+    Step {
+        what: "the main command of the README, and the shortest paths of the engine",
+        run: &["cargo run --release -- selftest", "cargo run --release -- selftest --nic direct --locks plain"],
+        count: &[],
+    },
+    Step {
+        what: "packets of a recording, read by tshark; a timeline, drawn in a browser without a window",
+        run: &["cargo xtask packets", "cargo xtask timeline"],
+        count: &[],
+    },
+    Step {
+        what: "the wire: Linux' rxe and its NVMe target at the other end",
+        run: &["cargo xtask rxe --short"],
+        count: &[],
+    },
+    Step { what: "random schedules of the provider", run: &["cargo xtask schedules 5000"], count: &[] },
+    Step { what: "no_std, for a Windows target", run: &["cargo xtask no-std"], count: &[] },
+    Step { what: "the host's crates, for a Windows target", run: &["cargo xtask windows"], count: &[] },
+    Step {
+        what: "kernel drivers: their own unit tests",
+        run: &[],
+        count: &["cargo test -p kernel -p driver-common -p softndk -p softndknic --features softndk/faults"],
+    },
+    Step {
+        what: "kernel drivers, and their images",
+        run: &[
+            "cargo make drivers",
+            "cargo xtask stack-depth target/drivers/x86_64/ndktest.sys target/drivers/x86_64/softndk.sys \
+             target/drivers/x86_64/softndknic.sys",
+        ],
+        count: &["cargo make drivers-check"],
+    },
+    Step {
+        what: "the headers for consumers, compiled; the sample consumer in C, built and run",
+        run: &["cargo xtask header"],
+        count: &[],
+    },
+    Step { what: "the images of the drivers, run under Wine", run: &[], count: &["cargo xtask images --no-drivers"] },
+    Step {
+        what: "the images of the sample consumer and its mistakes; the address sanitizer",
+        run: &["cargo xtask sample 10", "cargo xtask sanitize 3"],
+        count: &[],
+    },
+    Step { what: "projects that ndkctl makes, outside of the repository", run: &["cargo xtask projects"], count: &[] },
+    Step { what: "counted instructions against those kept", run: &["cargo xtask bench --smoke"], count: &[] },
+];
+
+/// Does everything that has to hold before a change lands, but `cargo test`
+///
+/// .ci/run does that one first, as the README has it. What the commands need is installed. Half an hour; --from goes on where it stopped.
+#[derive(clap::Args)]
+pub struct Ci {
+    /// Only list the steps and their commands
+    #[arg(long)]
+    list: bool,
+    /// Begin with the step of this number
+    #[arg(long, value_name = "STEP", default_value_t = 1)]
+    from: usize,
+}
+
+impl Ci {
+    pub fn run(&self, context: &Context) -> Result<()> {
+        let began = Instant::now();
+        if self.list {
+            list();
+            return Ok(());
+        }
+        ensure!((1..=STEPS.len()).contains(&self.from), "there are steps 1 to {}: --list shows them", STEPS.len());
+        // The lists of features leave out what the tasks in Makefile.toml do not use.
+        context.cargo_tool("cargo-make", &["--no-default-features", "--bin", "cargo-make"])?;
+        for (number, step) in (1..).zip(&STEPS).skip(self.from - 1) {
+            println!("\n=== {number}. {} (at {} s)", step.what, began.elapsed().as_secs());
+            let commands = step.run.iter().map(|line| (line, false)).chain(step.count.iter().map(|line| (line, true)));
+            for (line, counted) in commands {
+                println!("$ {line}");
+                let status =
+                    if counted { copied(command(context, line)?)? } else { command(context, line)?.status()? };
+                ensure!(
+                    status.success(),
+                    "step {number} has failed: {line}\ncargo xtask ci --from {number} goes on from here"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn list() {
+    for (number, step) in (1..).zip(&STEPS) {
+        println!("{number:2}. {}", step.what);
+        step.run.iter().chain(step.count).for_each(|command| println!("      {command}"));
+    }
+}
+
+/// The command of a line.
+fn command(context: &Context, line: &str) -> Result<Command> {
+    let mut words = line.split(' ').peekable();
+    let mut variables = Vec::new();
+    while let Some((name, value)) = words.peek().and_then(|word| word.split_once('=')) {
+        variables.push((name, value));
+        words.next();
+    }
+    let words: Vec<_> = words.collect();
+    let mut command = match words[..] {
+        // Not by way of cargo, which would look whether this program is up to date. All steps share one build of ndkctl.
+        ["cargo", "xtask", ref arguments @ ..] => {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(arguments).env("NDKCTL", context.ndkctl("release")?);
+            command
+        }
+        [program, ref arguments @ ..] => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        }
+        [] => bail!("an empty command"),
+    };
+    command.envs(variables).current_dir(absolute("."));
+    Ok(command)
+}
+
+/// Runs a command, and appends what it says to target/test-output.txt.
+fn copied(mut command: Command) -> Result<std::process::ExitStatus> {
+    let mut file = OpenOptions::new().create(true).append(true).open(absolute("target/test-output.txt"))?;
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
+        let line = line?;
+        println!("{line}");
+        writeln!(file, "{line}")?;
+    }
+    Ok(child.wait()?)
+}

@@ -1,0 +1,35 @@
+use anyhow::Result;
+use xshell::cmd;
+
+use crate::context::{Context, Needed};
+
+const NEEDED: [Needed; 6] = [
+    ("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64-win32"),
+    ("x86_64-w64-mingw32-g++", "g++-mingw-w64-x86-64-win32"),
+    ("clang", "clang"),
+    ("lld-link", "lld"),
+    ("llvm-dlltool", "llvm"),
+    ("patch", "patch"),
+];
+
+/// Compiles the headers for consumers, and builds and runs the sample in C
+///
+/// Compiles crates/consumer/control/include/softndk.h as C and as C++ and compares it with the Rust crate; compiles
+/// crates/abi/ndkpi/include and compares it with the facts; runs the sample in C and its wrong variants in the simulated kernel; builds
+/// their images with both compilers. A minute, if `cargo test` has built its tests. Installs Debian's compilers, with their DDK headers,
+/// if they are missing.
+#[derive(clap::Args)]
+pub struct Header;
+
+impl Header {
+    pub fn run(&self, context: &Context) -> Result<()> {
+        context.need(&NEEDED)?;
+        let sh = &context.sh;
+        // Without a package: with the features of `cargo test`, whose build is used again.
+        let test = cmd!(sh, "cargo test --test driver_header --test ndkpi_header --test runs");
+        test.env("SOFTNDK_REQUIRE_HEADER", "1").run()?;
+        cmd!(sh, "samples/consumer-c/build.sh").run()?;
+        cmd!(sh, "samples/consumer-c/build.sh --compiler mingw --out target/consumer-c-mingw").run()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! What the guest does, one case after the other, and says of each.
+
+use std::fmt::Write as _;
+
+/// A run of rping, in each direction.
+pub struct Case {
+    /// Of IP: 4 or 6.
+    pub family: u8,
+    /// Bytes of a message. What rping takes is 64 KiB at most, and at least what its text needs.
+    pub size: u32,
+    pub count: u32,
+}
+
+/// The cases of a run.
+pub struct Job {
+    pub cases: Vec<Case>,
+    /// Bytes of ucmatose's messages: sizes that rping does not have.
+    pub sizes: Vec<u32>,
+    /// Connections of ucmatose at once.
+    pub at_once: u32,
+}
+
+const SHORT: [(u8, u32, u32); 4] = [(4, 64, 10), (4, 3000, 5), (4, 60000, 3), (6, 3000, 5)];
+const FULL: [(u8, u32, u32); 10] = [
+    (4, 32, 20),
+    (4, 64, 100),
+    (4, 1024, 20),
+    (4, 1025, 20),
+    (4, 3000, 50),
+    (4, 60000, 20),
+    (6, 32, 20),
+    (6, 64, 100),
+    (6, 3000, 50),
+    (6, 65000, 20),
+];
+
+impl Job {
+    pub fn new(short: bool, loss: u32, largest: u32) -> Self {
+        // Fewer messages where each loss costs time.
+        let fewer = |count: u32| if loss > 0 { count / 4 + 1 } else { count };
+        let cases: &[_] = if short { &SHORT } else { &FULL };
+        let cases = cases.iter().map(|&(family, size, count)| Case { family, size, count: fewer(count) }).collect();
+        let sizes: &[u32] = if short { &[1, 1 << 20] } else { &[1, 2, 1024, 1025, 65536, 1 << 20] };
+        let sizes = sizes.iter().copied().filter(|size| *size <= largest).collect();
+        Self { cases, sizes, at_once: if short { 16 } else { 64 } }
+    }
+
+    /// How many cases the guest judges.
+    pub fn verdicts(&self) -> usize {
+        2 * self.cases.len() + 1 + 2 * self.sizes.len() + 1
+    }
+
+    /// The guest's part of all of them, as its shell reads it.
+    pub fn script(&self) -> String {
+        let mut script = String::new();
+        for Case { family, size, count } in &self.cases {
+            let at = if *family == 4 { "10.0.0.1" } else { "fd00::1" };
+            let serve = format!("rping -s -a {at} -S {size} -C {count} -V");
+            script += &once(&serve, &format!("server {family} {size} {count}"), "$?");
+        }
+        for (number, Case { family, size, count }) in self.cases.iter().enumerate() {
+            let at = if *family == 4 { "10.0.0.2" } else { "fd00::2" };
+            let ping = format!("rping -c -a {at} -S {size} -C {count} -V");
+            script += &until_there(&ping, &format!("client {family} {size} {count}"));
+            if number == 0 {
+                // While the program is there: one more case follows.
+                script += &once("rping -c -a 10.0.0.2 -p 9999 -C 1", "refused", "$(($? == 0))");
+            }
+        }
+        // Sizes that rping does not have; then connections all at once.
+        for size in &self.sizes {
+            script += &once(&format!("ucmatose -b 10.0.0.1 -S {size} -C 5"), &format!("ucmatose server {size}"), "$?");
+        }
+        for size in &self.sizes {
+            let client = format!("ucmatose -s 10.0.0.2 -S {size} -C 5");
+            script += &until_there(&client, &format!("ucmatose client {size}"));
+        }
+        let client = format!("ucmatose -s 10.0.0.2 -p 7472 -S 3000 -C 10 -c {}", self.at_once);
+        script += &until_there(&client, "ucmatose at once");
+        // For many connections, and for the end in the middle.
+        _ = writeln!(script, "rping -s -P -a 10.0.0.1 > /tmp/out 2>&1");
+        script
+    }
+}
+
+/// Runs a command, says a verdict, and what the command has said.
+fn once(command: &str, what: &str, code: &str) -> String {
+    format!("{command} > /tmp/out 2>&1; echo \"JUDGE {what}: rc {code}\"; cat /tmp/out\n")
+}
+
+/// Runs a command until the program at the other end has come to this case.
+fn until_there(command: &str, what: &str) -> String {
+    format!(
+        "n=0; until {command} > /tmp/out 2>&1 || [ $n -gt 60 ]; do n=$((n+1)); sleep 1; done\n\
+         echo \"JUDGE {what}: rc $((n > 60))\"; cat /tmp/out\n"
+    )
+}
+
+#[test]
+fn a_script_says_every_verdict() {
+    for short in [false, true] {
+        for (loss, largest) in [(0, 1 << 20), (5, 1 << 16)] {
+            let job = Job::new(short, loss, largest);
+            assert_eq!(job.script().matches("JUDGE").count(), job.verdicts());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+use std::{sync::Mutex, thread, time::Instant};
+
+use anyhow::{Result, bail, ensure};
+use regex::Regex;
+use xshell::cmd;
+
+use crate::context::{Context, absolute, expect_file, have, processors};
+
+const NIC: &str = "target/drivers/x86_64/softndknic.sys";
+const SAMPLE: &str = "samples/consumer-c";
+/// What is said of a mistake besides its rule. A close that waits is allowed: it is the wait for ever that is found, and said with it is
+/// what the adviser had to say before.
+const SAID: [(&str, &[&str]); 2] = [
+    ("stale-token", &["A token that stands for nothing (NDKPI 7.4)", "Qp ", "in NdkWrite"]),
+    ("wrong-close-order", &["the adviser has said SN0039", "Cq ", "in NdkCloseObject"]),
+];
+const COMPILERS: [&str; 2] = ["clang", "mingw"];
+
+/// Runs the images of the sample consumer in C with `ndkctl run`, right and wrong
+///
+/// On the image of softndknic: the sample with many seeds, and each of its wrong variants, which has to break the rule that
+/// samples/consumer-c/README.md names; with the line, where the PDB file can tell it. Minutes.
+///
+/// Needs target/drivers/x86_64/softndknic.sys (`cargo xtask drivers`) and target/runner/worker.exe (`cargo xtask worker`); builds the
+/// rest. Skipped where Wine is not installed. NDKCTL names a build of ndkctl; without it one is made.
+#[derive(clap::Args)]
+pub struct Sample {
+    /// How many seeds for the sample as it is
+    #[arg(default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    seeds: u32,
+}
+
+impl Sample {
+    pub fn run(&self, context: &Context) -> Result<()> {
+        expect_file(NIC, "cargo xtask drivers --arch x86_64")?;
+        expect_file("target/runner/worker.exe", "cargo xtask worker")?;
+        if !have("wine") {
+            println!("skipped: Wine is not installed");
+            return Ok(());
+        }
+        let sh = &context.sh;
+        for compiler in COMPILERS {
+            let out = format!("target/consumer-c-{compiler}");
+            cmd!(sh, "{SAMPLE}/build.sh --compiler {compiler} --out {out}").ignore_stdout().run()?;
+        }
+        let runs = Runs { ndkctl: context.ndkctl("release")? };
+        let began = Instant::now();
+        for compiler in COMPILERS {
+            runs.succeed(&consumer(compiler, "consumer"), &["--seeds", &format!("1..{}", self.seeds)])?;
+        }
+        let seeds = f64::from(2 * self.seeds) * 60.0 / began.elapsed().as_secs_f64();
+        println!("{seeds:.0} seeds a minute");
+        // The same images on processors that run side by side.
+        for processors in ["2", "4"] {
+            println!("{processors} processors at once");
+            runs.succeed(
+                &consumer("clang", "consumer"),
+                &["--threads", processors, "--seeds", "1..10", "--jobs", "1"],
+            )?;
+        }
+        runs.mistakes(&mistakes(&sh.read_file(format!("{SAMPLE}/README.md"))?)?)
+    }
+}
+
+/// The option that names an image of the sample.
+fn consumer(compiler: &str, name: &str) -> String {
+    format!("consumer=target/consumer-c-{compiler}/{name}.sys")
+}
+
+/// The wrong variants, and the rule that each breaks: rows of the table in the README of the sample.
+fn mistakes(readme: &str) -> Result<Vec<(String, String)>> {
+    let row = Regex::new(r"(?m)^\| `([a-z-]+)\.patch` \|.*\| `([A-Za-z0-9-]+)` \|$")?;
+    let rows: Vec<_> = row.captures_iter(readme).map(|row| (row[1].to_owned(), row[2].to_owned())).collect();
+    ensure!(!rows.is_empty(), "{SAMPLE}/README.md lists no patches");
+    Ok(rows)
+}
+
+struct Runs {
+    ndkctl: std::path::PathBuf,
+}
+
+impl Runs {
+    /// Runs an image; returns whether no rule was broken, and the report.
+    fn run(&self, consumer: &str, options: &[&str]) -> Result<(bool, String)> {
+        let mut run = std::process::Command::new(&self.ndkctl);
+        run.args(["run", NIC, consumer, "--script", &format!("{SAMPLE}/run.toml")]).args(options);
+        let output = run.current_dir(absolute(".")).output()?;
+        Ok((output.status.success(), String::from_utf8_lossy(&output.stdout).replace('\r', "")))
+    }
+
+    fn succeed(&self, consumer: &str, options: &[&str]) -> Result<()> {
+        let (good, said) = self.run(consumer, options)?;
+        print!("{said}");
+        ensure!(good, "the sample breaks a rule");
+        Ok(())
+    }
+
+    /// Runs the wrong variants. A run waits more than it works, so that several go on at one time.
+    fn mistakes(&self, mistakes: &[(String, String)]) -> Result<()> {
+        let (left, results) = (Mutex::new(mistakes.iter()), Mutex::new(Vec::new()));
+        let work = || {
+            loop {
+                let Some((name, rule)) = left.lock().expect("no panic").next() else { return };
+                let result = self.mistake(name, rule);
+                results.lock().expect("no panic").push((name, result));
+            }
+        };
+        thread::scope(|scope| (0..2 * processors()).for_each(|_| drop(scope.spawn(work))));
+        let mut results = results.into_inner().expect("no panic");
+        results.sort_by_key(|(name, _)| *name);
+        let (mut lines, mut failed) = (0, 0);
+        for (_, result) in results {
+            match result {
+                Ok(found) => {
+                    lines += usize::from(found.contains(".c:"));
+                    println!("{found}");
+                }
+                Err(error) => {
+                    failed += 1;
+                    println!("{error:#}");
+                }
+            }
+        }
+        ensure!(failed == 0, "{failed} wrong variants do not break their rule");
+        ensure!(lines >= 10, "only {lines} findings have a line");
+        Ok(())
+    }
+
+    /// Runs a wrong variant: says what it has broken and where, and fails if that is not the rule.
+    fn mistake(&self, name: &str, rule: &str) -> Result<String> {
+        let consumer = consumer("clang", &format!("consumer-{name}"));
+        let mut said = String::new();
+        // Some mistakes show with one seed in ten only.
+        for seeds in ["1..8", "9..16", "17..24", "25..32"] {
+            let (good, report) = self.run(&consumer, &["--seeds", seeds])?;
+            said = report;
+            if !good {
+                break;
+            }
+            said.insert_str(0, "nothing: ");
+        }
+        let broken = broken(&said);
+        if broken != [rule] {
+            bail!("{name} has to break {rule}:\n{said}");
+        }
+        let words = SAID.iter().filter(|(of, _)| *of == name).flat_map(|(_, words)| words.iter());
+        for words in words {
+            ensure!(said.contains(words), "{name}: nothing is said of `{words}`:\n{said}");
+        }
+        // A call that is the last thing a function does leaves nothing of that function on the stack.
+        let place = Regex::new(&format!(r"{name}\.c:\d+"))?.find(&said).map(|place| format!(", {}", place.as_str()));
+        Ok(format!("{name}: {rule}{}", place.unwrap_or_default()))
+    }
+}
+
+/// The rules that a report names: a line for each, with what belongs to it below, indented; at the end the sum.
+fn broken(report: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = report.lines().filter(|line| !line.starts_with(' ')).collect();
+    lines.pop();
+    let mut rules: Vec<_> = lines.iter().map(|line| line.split(':').next().unwrap_or_default()).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    rules
+}
+
+#[test]
+fn a_report_names_each_rule_once() {
+    let report = "deadlock: twice\n  at x.c:3\nirql: once\ndeadlock: again\n3 findings\n";
+    assert_eq!(broken(report), ["deadlock", "irql"]);
+}

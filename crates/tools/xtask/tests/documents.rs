@@ -1,0 +1,38 @@
+//! The chores that the documents show are those that there are, and what chores write is as they would write it.
+
+use clap::{Parser as _, error::ErrorKind};
+use testing::documents::{all, filled, read};
+
+#[test]
+fn xtask_knows_every_command_of_the_documents() {
+    let mut count = 0;
+    for (path, words) in all() {
+        let ["cargo", "xtask", arguments @ ..] = &words.iter().map(String::as_str).collect::<Vec<_>>()[..] else {
+            continue;
+        };
+        // Whatever is before it is parsed, and wrong words are refused. What takes any word takes this one, too.
+        let before = std::iter::once("").chain(arguments.iter().copied());
+        let arguments = arguments.iter().zip(before).map(|(word, before)| filled(word, before));
+        let line: Vec<_> = std::iter::once("cargo xtask").chain(arguments).chain(["--help"]).collect();
+        if let Err(error) = xtask::Arguments::try_parse_from(&line) {
+            assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{path}: {}: {error}", line.join(" "));
+        }
+        count += 1;
+    }
+    assert!(count > 40, "{count} commands of cargo xtask");
+}
+
+#[test]
+fn a_wrong_chore_would_be_seen() {
+    for wrong in [&["lom"][..], &["drivers", "--arhc", "all"], &["fuzz", "long"], &["schedules", "1"]] {
+        let line = [&["cargo xtask"], wrong, &["--help"]].concat();
+        let error = xtask::Arguments::try_parse_from(line).err().expect("nothing is done");
+        assert_ne!(error.kind(), ErrorKind::DisplayHelp, "{wrong:?}");
+    }
+}
+
+#[test]
+fn every_rule_is_listed_with_its_code_and_its_tests() {
+    let page = xtask::semantics_page().expect("each citation names a rule, each rule has a test");
+    assert!(page == read("docs/semantics.md"), "docs/semantics.md is out of date: cargo xtask semantics");
+}
