@@ -266,14 +266,14 @@ fn a_comment_and_a_separator_in_quotes_are_text() {
     assert_eq!(inf.section("S")[1].1, ["b", "c"]);
 }
 
-/// What `tools/build-drivers.sh` has made of the sources, as `stampinf` would. Without packages there is nothing to look at.
+/// What `cargo xtask drivers` has made of the sources, as `stampinf` would. Without packages there is nothing to look at.
 #[test]
 fn the_packages_are_stamped() {
     for (directory, architecture) in [("x86_64", "amd64"), ("aarch64", "arm64")] {
         for driver in &DRIVERS {
             let path = format!("target/drivers/{directory}/{}.inf", driver.name);
             if !root().join(&path).exists() {
-                println!("not checked, because it was not built by tools/build-drivers.sh: {path}");
+                println!("not checked, because it was not built by cargo xtask drivers: {path}");
                 continue;
             }
             let inf = Inf::read(&path);
@@ -339,8 +339,14 @@ fn the_keywords_of_the_nic_are_those_of_the_documentation_and_of_the_driver() {
         assert!(one("ParamDesc").starts_with('%'), "{name}: a name in words");
         let row = documentation.lines().find(|line| line.starts_with(&format!("| `{name}` ")));
         let row = row.unwrap_or_else(|| panic!("{name} is not in docs/registry.md"));
-        if name == "NetworkAddress" {
-            assert_eq!((one("Type"), one("Optional"), one("LimitText")), ("edit", "1", "12"));
+        // Texts: how long they may be.
+        let texts =
+            [("NetworkAddress", 12), ("WirePeer", cable::peers::LONGEST), ("WireLocal", cable::peers::LONGEST_ADDRESS)];
+        if let Some((_, length)) = texts.iter().find(|(text, _)| text == name) {
+            assert_eq!((one("Type"), one("Optional")), ("edit", "1"), "{name}");
+            assert_eq!(one("LimitText"), length.to_string(), "{name}");
+            // NDIS reads the hardware address by itself.
+            assert_eq!(source.contains(&format!("wide(\"{name}\")")), name.starts_with("Wire"), "{name} is read");
             continue;
         }
         let cells = row.split('|').map(str::trim).collect::<Vec<_>>();

@@ -352,7 +352,7 @@ fn random_numbers_differ() {
 }
 
 /// Where a DPC has run.
-struct Place {
+struct DpcRun {
     call: OnceLock<KernelDpc<Look>>,
     seen: AtomicU32,
 }
@@ -360,18 +360,18 @@ struct Place {
 struct Look;
 
 impl Routine for Look {
-    type Target = Place;
+    type Target = DpcRun;
 
-    fn run(place: &fallible::Arc<Place>) {
+    fn run(place: &fallible::Arc<DpcRun>) {
         place.seen.store(KernelOs.current_processor(), SeqCst);
     }
 }
 
 #[test]
-fn a_deferred_call_runs_on_its_processor() {
+fn a_dpc_runs_on_its_processor() {
     in_the_driver(&Kernel::threads().processors(3).start(), || {
         for processor in 0..3 {
-            let place = Place { call: OnceLock::new(), seen: AtomicU32::new(u32::MAX) };
+            let place = DpcRun { call: OnceLock::new(), seen: AtomicU32::new(u32::MAX) };
             let place = fallible::Arc::try_new(place).expect("memory");
             assert!(place.call.set(KernelDpc::try_new(processor).expect("a processor")).is_ok());
             assert!(place.call.get().expect("it was set").queue(&place), "it was not queued before");

@@ -5,7 +5,7 @@ extern crate wdk_bindings as wdk_sys;
 use std::collections::BTreeSet;
 
 use image_loader::{
-    framework::FUNCTIONS,
+    framework::{self, FUNCTIONS},
     routines::{LIBRARY, SIMULATED, VARIABLES},
 };
 use sources::{code_of, files, words};
@@ -105,6 +105,17 @@ fn of_winsock_kernel() -> BTreeSet<String> {
     }
     assert!(names.len() > 10, "{} functions", names.len());
     names
+}
+
+#[test]
+fn the_functions_of_the_framework_that_are_simulated_are_listed() {
+    let listed: BTreeSet<String> = framework::SIMULATED.iter().map(|&name| name.to_owned()).collect();
+    let bound = ["WdfVersionBind", "WdfVersionUnbind"].map(str::to_owned);
+    let defined: BTreeSet<String> = of_the_framework().into_iter().filter(|name| !bound.contains(name)).collect();
+    assert_eq!(defined, listed, "crates/simulator/image-loader/src/framework.rs has a line for each");
+    assert!(framework::SIMULATED.is_sorted());
+    assert_eq!(framework::find(116), Some(("WdfDriverCreate", true)));
+    assert_eq!(framework::find(10_000), None);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::{
 use sources::{Source, code_of, files, words};
 use syn::{Item, UseTree};
 
+mod kernel_layers;
 mod sources;
 
 /// Returns true for a name of the interface: `NDK_CQ`, `NdkOs`, `ndkpi`.

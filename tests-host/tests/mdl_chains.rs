@@ -68,6 +68,7 @@ fn following(shape: &Shape<'_>, index: usize) -> Option<usize> {
 /// A name, the MDLs, where the last one leads to, the length asked for, and why it is refused, if it is.
 type Case = (&'static str, &'static [(usize, usize)], Option<usize>, usize, Option<NtStatus>);
 
+//= NDKPI 7.4.1
 #[test]
 fn a_chain_is_contiguous_to_its_end_long_enough_and_no_circle_on_both() {
     const INVALID: Option<NtStatus> = Some(NtStatus::INVALID_PARAMETER);
@@ -100,6 +101,7 @@ fn a_chain_is_contiguous_to_its_end_long_enough_and_no_circle_on_both() {
     }
 }
 
+//= NDKPI 7.4.1
 #[test]
 fn a_chain_may_have_as_many_mdls_as_the_limit_says_and_no_more() {
     let mut buffer = vec![0_u8; provider::chain::LONGEST + 1];

@@ -1,11 +1,11 @@
-//! The wrapper `ndk` as a driver uses it: on `kernel::ConsumerOs`, in the simulated kernel, which looks for what is left behind.
+//! The wrapper `ndk` as a driver uses it: on `kernel::KernelRuntime`, in the simulated kernel, which looks for what is left behind.
 
 #![cfg(unix)]
 
 use std::{cell::Cell, sync::mpsc};
 
 use driver_common::os::Kernel as KernelOs;
-use kernel::{ConsumerOs, at_dispatch_level};
+use kernel::{KernelRuntime, at_dispatch_level};
 use ndk::{Access, Adapter, Completion, Connection, Cq, Flags, Mr, Notify, NtStatus, Offer, Operation, Qp, QpSizes};
 use provider::{CompletionMode, Config, Device};
 use simulated_kernel::Kernel;
@@ -21,7 +21,7 @@ fn on_an_adapter(work: impl Fn(&Adapter) -> Result<(), NtStatus>) {
             let config = Config { mode, addresses: Config::addresses_of(1), ..Config::default() };
             let device = Device::try_new(&KernelOs, config).expect("an adapter");
             let raw = Device::open(&device, ndk::NDK_VERSION::V2_1).expect("it opens");
-            let os = Box::new(ConsumerOs::new(|adapter| {
+            let os = Box::new(KernelRuntime::new(|adapter| {
                 // SAFETY: the adapter came from `Device::open` and is not used again.
                 unsafe { Device::<KernelOs>::close(adapter) }
             }));

@@ -249,7 +249,7 @@ fn each_reason_is_one_that_the_suite_meets_or_that_the_list_names() {
                 .map(|kind| format!("{kind:?}"))
                 .collect(),
             // The suite has no wire here: `wire_engine` meets them.
-            About::Wire(_) => continue,
+            About::Wire(_) | About::Rejections(_) => continue,
         };
         let listed =
             ELSEWHERE.iter().find(|(number, _)| *number == reason.number()).map_or(&[][..], |(_, names)| names);
@@ -266,7 +266,12 @@ fn numbers_are_given_once_and_in_order() {
     assert!(numbers.is_sorted_by(|before, after| before < after), "{numbers:?}");
     for reason in Reason::ALL {
         assert_eq!(Reason::from_number(reason.number()).map(Reason::number), Some(reason.number()));
-        assert!(reason.what.len() > 20 && !reason.fix.is_empty() && reason.section.starts_with("ND"), "{reason}");
+        assert!(
+            reason.what.len() > 20
+                && !reason.fix.is_empty()
+                && ["ND", "RoCEv2 "].iter().any(|sheet| reason.section.starts_with(sheet)),
+            "{reason}"
+        );
         assert!(!reason.status.is_success(), "{reason}");
         assert_eq!(reason.to_string(), format!("SR{:04}", reason.number()));
     }
@@ -280,8 +285,8 @@ fn a_failure_has_one_reason_at_most() {
         let what: Vec<_> = match reason.about {
             About::Calls(functions) => functions.iter().map(|&name| name.to_owned()).collect(),
             About::Requests(kinds) => kinds.iter().map(|kind| format!("{kind:?}")).collect(),
-            // Beside those of the same status: the cause decides.
-            About::Wire(_) => continue,
+            // Beside those of the same status: the cause decides, or what the peer says.
+            About::Wire(_) | About::Rejections(_) => continue,
         };
         if let About::Requests(kinds) = reason.about {
             for &kind in kinds {

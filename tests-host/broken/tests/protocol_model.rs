@@ -1,15 +1,8 @@
-//! The protocol of notifications as a model (`crates/provider/engine/tests/protocol_model`) sees what is wrong in the state machine.
+//! The protocol of notifications as a model (`tests-host/models`) sees what is wrong in the state machine.
 
 use engine::switch;
+use models::bounds;
 use stateright::{Checker, Expectation, Model};
-
-#[path = "../../../crates/provider/engine/tests/protocol_model/bounds.rs"]
-#[expect(dead_code, reason = "the right state machine is looked at within other bounds too")]
-mod bounds;
-#[path = "../../../crates/provider/engine/tests/protocol_model/model.rs"]
-mod model;
-#[path = "../../../crates/provider/engine/tests/protocol_model/oracle.rs"]
-mod oracle;
 
 #[test]
 fn the_model_sees_every_mistake_of_the_state_machine() {

@@ -1,5 +1,5 @@
 //! The process that runs driver images for `ndkctl run`, where that is not built for Windows: it gets its job by the standard input
-//! (`runner::worker`), and runs under Wine. `tools/build-runner.sh` makes it.
+//! (`runner::worker`), and runs under Wine. `cargo xtask worker` makes it.
 
 use std::process::ExitCode;
 

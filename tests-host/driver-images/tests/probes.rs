@@ -2,9 +2,7 @@
 
 #![cfg(windows)]
 
-#[path = "../../tests/drivers/images.rs"]
-mod images;
-
+use rigs::images;
 use simulated_kernel::{Kernel, Rule, caught};
 
 /// Loads the probe and unloads it, twice: each load begins with the variables of the file.

@@ -2,9 +2,6 @@
 
 #![no_main]
 
-#[path = "../../tests/wire_engine/any_frames.rs"]
-mod any_frames;
-
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ = any_frames::exercise(bytes);
+    let _ = rigs::any_frames::exercise(bytes);
 });

@@ -2,15 +2,12 @@
 
 #![no_main]
 
-#[allow(dead_code, reason = "the tests need the rest")]
-#[path = "../../../crates/simulator/image-loader/tests/images/made.rs"]
-mod made;
-
 use image_loader::Image;
+use testing::driver_image::made;
 
 /// The right image, changed where the bytes say: an offset in 16 bits, and the byte that comes there.
 fn changed(changes: &[u8]) -> Vec<u8> {
-    let mut file = made::made();
+    let mut file = made();
     for change in changes.chunks_exact(3) {
         let offset = usize::from(u16::from_le_bytes([change[0], change[1]])) % file.len();
         file[offset] = change[2];

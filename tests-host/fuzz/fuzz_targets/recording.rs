@@ -3,7 +3,7 @@
 #![no_main]
 
 use recorder::format::{Header, SLOT_BYTES};
-use recording::{Recording, pcapng::pcapng, seal, timeline};
+use recording::{Recording, pcapng, seal, timeline};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // As it is: mostly refused.

@@ -1,4 +1,4 @@
-//! Runs the tests that reach each mutant of a list: `tools/mutants.sh` is the command to type.
+//! Runs the tests that reach each mutant of a list: `cargo xtask mutants` is the command to type.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -2,11 +2,12 @@
 //!
 //!     cargo run --release -p programs --example programs -- --programs 1000000 --seed 1
 //!     cargo run --release -p programs --example programs -- --program 0011223344
+//!     cargo run --release -p programs --example programs -- --wire loss --programs 1000
 
 use std::{process::ExitCode, time::Instant};
 
 use pico_args::Arguments;
-use programs::{Counts, generate};
+use programs::{Counts, Way, generate};
 
 /// What is to be run.
 struct Plan {
@@ -21,6 +22,8 @@ struct Plan {
     program: Option<String>,
     /// Says what that one does.
     verbose: bool,
+    /// How the adapters reach each other.
+    way: Way,
 }
 
 impl Plan {
@@ -33,10 +36,20 @@ impl Plan {
         let (seed, report) = (number("--seed", 1)?, number("--report", 1_000_000)?);
         let program = from.opt_value_from_str("--program").map_err(|error| error.to_string())?;
         let verbose = from.contains("--verbose");
+        let wire: Option<String> = from.opt_value_from_str("--wire").map_err(|error| error.to_string())?;
+        let way = wire.map_or(Ok(Way::Memory), |name| {
+            let cables = Way::cables();
+            let names = cables.map(|(name, _)| name).join(", ");
+            cables
+                .into_iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, way)| way)
+                .ok_or_else(|| format!("--wire {name} is none of {names}"))
+        })?;
         if let Some(unknown) = from.finish().first() {
             return Err(format!("{} is no option", unknown.display()));
         }
-        Ok(Self { programs, first, seed, report, program, verbose })
+        Ok(Self { programs, first, seed, report, program, verbose, way })
     }
 }
 
@@ -58,7 +71,7 @@ fn main() -> ExitCode {
         Ok(plan) => plan,
         Err(words) => {
             eprintln!(
-                "{words}: programs [--programs N] [--first N] [--seed N] [--report N] | --program DIGITS [--verbose]"
+                "{words}: programs [--programs N] [--first N] [--seed N] [--report N] [--wire CABLE] | --program DIGITS [--verbose]"
             );
             return ExitCode::from(2);
         }
@@ -70,7 +83,7 @@ fn main() -> ExitCode {
             eprintln!("a program is an even number of hex digits");
             return ExitCode::from(2);
         };
-        return match programs::run_with(&program, &mut counts, plan.verbose) {
+        return match programs::run_on(&program, &mut counts, plan.way, plan.verbose) {
             Ok(()) => {
                 report(&counts, started);
                 ExitCode::SUCCESS
@@ -83,9 +96,9 @@ fn main() -> ExitCode {
     }
     for number in plan.first..plan.first.saturating_add(plan.programs) {
         let program = generate::program(plan.seed, number);
-        if let Err(words) = programs::run(&program, &mut counts) {
-            let shorter = generate::shrink(program);
-            let words = programs::run(&shorter, &mut Counts::default()).err().unwrap_or(words);
+        if let Err(words) = programs::run_on(&program, &mut counts, plan.way, false) {
+            let shorter = generate::shrink_on(program, plan.way);
+            let words = programs::run_on(&shorter, &mut Counts::default(), plan.way, false).err().unwrap_or(words);
             eprintln!("program {number}: {words}\nagain: --program {}", generate::digits(&shorter));
             return ExitCode::FAILURE;
         }

@@ -12,6 +12,9 @@ pub struct Expected {
     pub bytes: u32,
     pub kind: NDK_OPERATION_TYPE,
     pub solicited: bool,
+    /// On a cable that loses frames: the connection has ended before the peer's answer came, which nobody gives again. Then the first such
+    /// request of a queue pair has timed out, and those behind it are cancelled.
+    pub may_be_lost: bool,
 }
 
 /// A queue of a queue pair: the queue pair, and true for its receives.
@@ -194,6 +197,12 @@ impl Cq {
         }
         self.depth = depth;
         NtStatus::SUCCESS
+    }
+
+    /// The answers to what a source has had completed in this step may be lost.
+    pub fn lose(&mut self, source: Source) {
+        let entries = self.entries.get_mut(&source).into_iter().flatten();
+        entries.filter(|entry| entry.age == Age::New).for_each(|entry| entry.expected.may_be_lost = true);
     }
 
     /// Takes a completion out that a source has to be the next of.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use conformance::random::Random;
 
-use crate::{Counts, run};
+use crate::{Counts, Way, run_on};
 
 /// The program with this number.
 #[must_use]
@@ -21,8 +21,14 @@ pub fn program(seed: u64, number: u64) -> Vec<u8> {
 
 /// Leaves out what is not needed for a program to fail.
 #[must_use]
-pub fn shrink(mut program: Vec<u8>) -> Vec<u8> {
-    let fails = |program: &[u8]| run(program, &mut Counts::default()).is_err();
+pub fn shrink(program: Vec<u8>) -> Vec<u8> {
+    shrink_on(program, Way::Memory)
+}
+
+/// As [`shrink`], with the adapters on this way.
+#[must_use]
+pub fn shrink_on(mut program: Vec<u8>, way: Way) -> Vec<u8> {
+    let fails = |program: &[u8]| run_on(program, &mut Counts::default(), way, false).is_err();
     for piece in [64, 16, 4, 3, 2, 1] {
         let mut at = 0;
         while at + piece <= program.len() {

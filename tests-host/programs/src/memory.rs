@@ -82,7 +82,7 @@ impl Window {
 
 /// The bytes of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Extent {
     pub buffer: usize,
     pub offset: usize,
     pub length: usize,
@@ -95,9 +95,9 @@ pub struct Memory {
     pub registrations: [Option<Registration>; BUFFERS],
     pub windows: [Window; 2],
     /// Bytes of which the oracle does not know if they were written.
-    pub unknown: Vec<Place>,
+    pub unknown: Vec<Extent>,
     /// Bytes that may be written at any time: a loose queue pair has them.
-    pub loose: Vec<Place>,
+    pub loose: Vec<Extent>,
     /// A read's target needs no right of its own.
     pub sink_not_required: bool,
 }
@@ -116,13 +116,13 @@ impl Memory {
     }
 
     /// The bytes of an element, if `consumer`'s memory may be used so.
-    pub fn resolve(&self, consumer: usize, element: &Element, how: Use) -> Option<Place> {
+    pub fn resolve(&self, consumer: usize, element: &Element, how: Use) -> Option<Extent> {
         (2 * consumer..2 * consumer + 2)
             .find_map(|buffer| self.in_registration(buffer, element, how))
             .or_else(|| self.in_window(consumer, element, how))
     }
 
-    fn in_registration(&self, buffer: usize, element: &Element, how: Use) -> Option<Place> {
+    fn in_registration(&self, buffer: usize, element: &Element, how: Use) -> Option<Extent> {
         let registration = self.registrations[buffer]?;
         let (token, rights) = match how {
             Use::LocalRead => (registration.local, 0),
@@ -139,7 +139,7 @@ impl Memory {
         self.inside(buffer, 0, REGISTERED[buffer % 2], element)
     }
 
-    fn in_window(&self, consumer: usize, element: &Element, how: Use) -> Option<Place> {
+    fn in_window(&self, consumer: usize, element: &Element, how: Use) -> Option<Extent> {
         let (Window::Bound(binding) | Window::Ending(binding)) = self.windows[consumer] else { return None };
         let right = match how {
             Use::RemoteRead => OP_READ,
@@ -152,14 +152,14 @@ impl Memory {
         self.inside(binding.buffer, binding.offset, binding.length, element)
     }
 
-    fn inside(&self, buffer: usize, from: usize, length: usize, element: &Element) -> Option<Place> {
+    fn inside(&self, buffer: usize, from: usize, length: usize, element: &Element) -> Option<Extent> {
         let offset = usize::try_from(element.address.checked_sub(self.bases[buffer])?).ok()?;
         let end = offset.checked_add(element.length)?;
-        (offset >= from && end <= from + length).then_some(Place { buffer, offset, length: element.length })
+        (offset >= from && end <= from + length).then_some(Extent { buffer, offset, length: element.length })
     }
 
     /// As [`Memory::resolve`], for all elements of a list.
-    pub fn resolve_all(&self, consumer: usize, list: &[Element], how: Use) -> Option<Vec<Place>> {
+    pub fn resolve_all(&self, consumer: usize, list: &[Element], how: Use) -> Option<Vec<Extent>> {
         list.iter().map(|element| self.resolve(consumer, element, how)).collect()
     }
 
@@ -171,17 +171,17 @@ impl Memory {
         }
     }
 
-    pub fn read(&self, places: &[Place]) -> Vec<u8> {
+    pub fn read(&self, extents: &[Extent]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for place in places {
+        for place in extents {
             bytes.extend_from_slice(&self.bytes[place.buffer][place.offset..place.offset + place.length]);
         }
         bytes
     }
 
-    /// Puts bytes into the places, one after the other, until there are no more.
-    pub fn write(&mut self, places: &[Place], mut bytes: &[u8]) {
-        for place in places {
+    /// Puts bytes into the extents, one after the other, until there are no more.
+    pub fn write(&mut self, extents: &[Extent], mut bytes: &[u8]) {
+        for place in extents {
             let (now, later) = bytes.split_at(place.length.min(bytes.len()));
             self.bytes[place.buffer][place.offset..place.offset + now.len()].copy_from_slice(now);
             bytes = later;

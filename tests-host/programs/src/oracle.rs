@@ -3,12 +3,20 @@
 //! It follows `docs/reference/ndkpi.md`, and `docs/decisions.md` where that is open. It knows nothing of the engine. After an
 //! overrun, whose victims NDKPI leaves open, it is *loose* about all queues that have to do with the overrun one: their requests may
 //! complete or not, but in order and once, and write only where they were told to.
+//!
+//! Over a wire a request has had its effect when it completes, and each step waits for that. Four things are otherwise, by RoCEv2:
+//!
+//! - A flush ends the connection if a send waits for a receive of the peer: it is on its way, and nobody can call it back (6.1).
+//! - A read does not end before what is posted behind it begins: it is fenced off here (6.1).
+//! - A bind may be in force before what was posted before it has completed, so its token is not used until then.
+//! - A responder says once why it ends a connection. If that is lost the requester learns of the end only (5.6).
 
 use std::collections::VecDeque;
 
 use ndkpi::{NDK_OPERATION_TYPE as Kind, NtStatus};
 
 use crate::{
+    Way,
     cq::{Cq, Expected, Source},
     memory::{Element, Memory, Use, Window},
 };
@@ -100,6 +108,8 @@ pub struct Qp {
     /// Requests of a loose queue pair that may complete: receives, and initiator requests.
     pub may_complete: [VecDeque<usize>; 2],
     pub disconnects: u32,
+    /// A request has completed otherwise than it was carried out, because the peer's answer was lost.
+    pub has_lost: bool,
 }
 
 impl Qp {
@@ -123,9 +133,26 @@ pub struct Oracle {
     pub cqs: Vec<Cq>,
     pub qps: Vec<Qp>,
     pub memory: Memory,
+    /// The adapters reach each other by frames, of which some may be spoilt.
+    pub way: Way,
 }
 
 impl Oracle {
+    /// Returns true if the adapters reach each other by frames.
+    pub fn is_wire(&self) -> bool {
+        self.way != Way::Memory
+    }
+
+    /// Returns true if a request waits, or something is not certain.
+    pub fn waits(&self) -> bool {
+        self.qps.iter().any(|qp| qp.loose || !qp.initiator.is_empty())
+    }
+
+    /// Returns true if a read of a queue pair has not been carried out.
+    pub fn has_read(&self, at: usize) -> bool {
+        self.qps[at].initiator.iter().any(|request| matches!(request.work, Work::Read(_)))
+    }
+
     /// Carries out what can be.
     pub fn run(&mut self) {
         while (0..QPS).any(|qp| self.progress(qp)) {}
@@ -162,6 +189,10 @@ impl Oracle {
         let fails = !status.is_success();
         if let Some(request) = self.qps[at].initiator.pop_front() {
             self.finish(at, &request, status);
+        }
+        if status == NtStatus::REMOTE_RESOURCES && self.way.is_spoilt() {
+            let cq = self.qps[at].initiator_cq;
+            self.cqs[cq].lose((at, false));
         }
         if fails && self.qps[at].state == State::Connected {
             self.fail(at);
@@ -235,6 +266,7 @@ impl Oracle {
             bytes: u32::try_from(received).unwrap_or(u32::MAX),
             kind: Kind::RECEIVE,
             solicited: request.solicited && status.is_success(),
+            may_be_lost: false,
         };
         if !self.complete((to, true), expected) {
             // The queue pair may have been told of the overrun before the bytes came, or after that.
@@ -278,7 +310,8 @@ impl Oracle {
             return;
         }
         let kind = request.work.kind();
-        let expected = Expected { context: request.context, status, bytes: 0, kind, solicited: false };
+        let expected =
+            Expected { context: request.context, status, bytes: 0, kind, solicited: false, may_be_lost: false };
         self.complete((at, false), expected);
     }
 
@@ -344,8 +377,13 @@ impl Oracle {
         self.qps[at].may_complete[1].push_back(request.context);
     }
 
-    /// `NdkFlush`: everything that was posted ends.
+    /// `NdkFlush`: everything that was posted ends; over a wire the connection too, if something is on its way.
     pub fn flush(&mut self, at: usize) {
+        let qp = &mut self.qps[at];
+        if self.way != Way::Memory && qp.state == State::Connected && !qp.initiator.is_empty() && !qp.loose {
+            qp.state = State::PeerGone(true);
+            self.lose_peer(at);
+        }
         while let Some(request) = self.qps[at].initiator.pop_front() {
             self.finish(at, &request, NtStatus::CANCELLED);
         }
@@ -361,6 +399,7 @@ impl Oracle {
                 bytes: 0,
                 kind: Kind::RECEIVE,
                 solicited: false,
+                may_be_lost: false,
             };
             self.complete((at, true), expected);
         }

@@ -19,6 +19,7 @@ use ndkpi::{
 };
 
 use crate::{
+    Way,
     bytes::Bytes,
     cq::Cq as CqOracle,
     memory::{BACKGROUND, BUFFER_BYTES, BUFFERS, Binding, Memory, REGISTERED, Registration, Window, owner},
@@ -83,6 +84,13 @@ impl Counts {
     }
 }
 
+/// Microseconds until a send that has met no receive has been sent again, several times.
+const RECEIVE_WAIT: u64 = 4_000;
+/// Until what is lost has been sent again, several times: an adapter waits 268 ms for an answer.
+const REPAIR: u64 = 1_200_000;
+/// Until a requester has given up whose peer says no more.
+const END: u64 = 2_600_000;
+
 /// A consumer's objects, but for its queues.
 pub struct Consumer<'s> {
     pub window: Mw<'s>,
@@ -102,6 +110,10 @@ pub struct World<'s, 'p> {
     pub counts: Counts,
     /// The context of the next request.
     pub next: usize,
+    /// Frames that both adapters had sent after the last step.
+    sent: u64,
+    /// Queue pairs that were connected then.
+    connected: usize,
 }
 
 /// All rights of a buffer for what peers and reads may do, by two bits and one.
@@ -117,10 +129,14 @@ pub const fn rights_of(choice: u8) -> u32 {
 
 impl<'s, 'p> World<'s, 'p> {
     /// Makes everything; the program says how large.
-    pub fn new(session: &'s Session<'s>, platform: &'p HostPlatform, bytes: &mut Bytes<'_>) -> Check<Self> {
+    pub fn new(
+        session: &'s Session<'s>,
+        (platform, way): (&'p HostPlatform, Way),
+        bytes: &mut Bytes<'_>,
+    ) -> Check<Self> {
         let adapters = [session.adapter()?, session.second_adapter()?];
         let (mut cqs, mut consumers, mut pds) = (Vec::new(), Vec::new(), Vec::new());
-        let mut oracle = Oracle { cqs: Vec::new(), qps: Vec::new(), memory: Memory::new([0; BUFFERS]) };
+        let mut oracle = Oracle { cqs: Vec::new(), qps: Vec::new(), memory: Memory::new([0; BUFFERS]), way };
         oracle.memory.sink_not_required = adapters[0].has(SINK_NOT_REQUIRED);
         for number in 0..4 {
             let depth = 4 + bytes.below(28);
@@ -168,6 +184,7 @@ impl<'s, 'p> World<'s, 'p> {
                 loose: false,
                 may_complete: Default::default(),
                 disconnects: 0,
+                has_lost: false,
             });
         }
         let mut world = Self {
@@ -179,6 +196,8 @@ impl<'s, 'p> World<'s, 'p> {
             oracle,
             counts: Counts { programs: 1, ..Counts::default() },
             next: 1,
+            sent: 0,
+            connected: 0,
         };
         for buffer in 0..BUFFERS {
             world.register(buffer, conformance::client::ALL_RIGHTS)?;
@@ -325,10 +344,35 @@ impl<'s, 'p> World<'s, 'p> {
         Ok(true)
     }
 
+    /// Frames that both adapters have sent.
+    fn frames_sent(&self) -> u64 {
+        let wires = self.platform.devices().iter().filter_map(|device| device.wire());
+        wires.map(|wire| wire.counters().frames_sent).sum()
+    }
+
+    /// Lets the provider do all that can be done: over a wire also what needs time, because a receive was not there or a frame is lost.
+    fn do_all(&mut self, waits: bool, has_ended: bool) {
+        let machine = self.platform.machine();
+        machine.run_until_idle();
+        if !self.oracle.is_wire() || (self.frames_sent() == self.sent && !waits) {
+            return;
+        }
+        machine.run_for(match (self.oracle.way.is_spoilt(), has_ended) {
+            (false, _) => RECEIVE_WAIT,
+            (true, false) => REPAIR,
+            (true, true) => END,
+        });
+        machine.run_until_idle();
+        self.sent = self.frames_sent();
+    }
+
     /// Everything is carried out that can be, here and there. Compares memory and callbacks.
     pub fn settle(&mut self) -> Check {
-        self.platform.machine().run_until_idle();
+        let waits = self.oracle.waits();
         self.oracle.run();
+        let connected = self.oracle.qps.iter().filter(|qp| qp.state == State::Connected).count();
+        let has_ended = std::mem::replace(&mut self.connected, connected) != connected;
+        self.do_all(waits, has_ended);
         for (number, (cq, oracle)) in self.cqs.iter().zip(&mut self.oracle.cqs).enumerate() {
             let (callbacks, errors) = (cq.callbacks(), cq.errors());
             if let Err(words) = oracle.settle(callbacks, errors) {
@@ -360,7 +404,12 @@ impl<'s, 'p> World<'s, 'p> {
 }
 
 /// Runs one program on an open adapter.
-pub fn run(session: &Session<'_>, platform: &HostPlatform, bytes: &mut Bytes<'_>, counts: &mut Counts) -> Verdict {
+pub fn run(
+    session: &Session<'_>,
+    platform: (&HostPlatform, Way),
+    bytes: &mut Bytes<'_>,
+    counts: &mut Counts,
+) -> Verdict {
     let mut world = World::new(session, platform, bytes)?;
     world.settle()?;
     let result = world.steps(bytes);

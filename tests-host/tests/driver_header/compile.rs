@@ -2,7 +2,7 @@
 //! (`tests-host/header`), and means what the crate `control` means.
 //!
 //! Without the compilers there is nothing to check and the tests say so; with `SOFTNDK_REQUIRE_HEADER=1` that is a failure
-//! (`tools/header.sh` installs them).
+//! (`cargo xtask header` installs them).
 
 use std::{
     collections::BTreeSet,
@@ -28,7 +28,7 @@ fn compilers() -> impl Iterator<Item = [&'static str; 2]> {
     COMPILERS.into_iter().filter(|[compiler, _]| {
         let found = Command::new(compiler).arg("--version").output().is_ok_and(|output| output.status.success());
         let required = std::env::var_os("SOFTNDK_REQUIRE_HEADER").is_some_and(|value| value == "1");
-        assert!(found || !required, "{compiler} is missing; run tools/header.sh");
+        assert!(found || !required, "{compiler} is missing; run cargo xtask header");
         if !found {
             println!("not checked, because there is no {compiler}");
         }

@@ -63,9 +63,9 @@ impl Found {
 enum Value {
     /// An address in the frame, counted from the stack pointer at the function's entry, or after the instruction there that has
     /// aligned it.
-    Frame(Place),
+    Frame(FrameSlot),
     /// One of two addresses in the frame, the smaller one first: a compiler makes one call of two that differ in the handle only.
-    OneOf(Place, Place),
+    OneOf(FrameSlot, FrameSlot),
     /// An address in the image, not in the frame.
     Image(u64),
     /// The address of a routine.
@@ -84,7 +84,7 @@ impl Value {
     }
 
     /// The addresses in the frame that it may be; none if it is something else.
-    fn places(self) -> BTreeSet<Place> {
+    fn slots(self) -> BTreeSet<FrameSlot> {
         match self {
             Self::Frame(place) => BTreeSet::from([place]),
             Self::OneOf(one, other) => BTreeSet::from([one, other]),
@@ -97,7 +97,7 @@ impl Value {
         if self == other {
             return Some(self);
         }
-        let (mine, its) = (self.places(), other.places());
+        let (mine, its) = (self.slots(), other.slots());
         let both = mine.union(&its).copied().collect::<Vec<_>>();
         match *both {
             [one, other] if !mine.is_empty() && !its.is_empty() => Some(Self::OneOf(one, other)),
@@ -108,12 +108,12 @@ impl Value {
 
 /// An address in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct FrameSlot {
     base: u64,
     offset: i64,
 }
 
-impl Place {
+impl FrameSlot {
     const fn plus(self, offset: i64) -> Self {
         Self { base: self.base, offset: self.offset.wrapping_add(offset) }
     }
@@ -125,15 +125,15 @@ struct State {
     /// Registers whose value is known.
     registers: BTreeMap<u8, Value>,
     /// Places of the frame whose value is known.
-    memory: BTreeMap<Place, Value>,
+    memory: BTreeMap<FrameSlot, Value>,
     /// Handles that may hold a lock.
-    held: BTreeSet<Place>,
+    held: BTreeSet<FrameSlot>,
 }
 
 impl State {
     /// At a function's entry, with the number of the stack pointer.
     fn at_entry(stack_pointer: u8) -> Self {
-        let stack = Value::Frame(Place { base: 0, offset: 0 });
+        let stack = Value::Frame(FrameSlot { base: 0, offset: 0 });
         Self { registers: BTreeMap::from([(stack_pointer, stack)]), memory: BTreeMap::new(), held: BTreeSet::new() }
     }
 
@@ -149,12 +149,12 @@ impl State {
     }
 
     /// What is known of the eight bytes at a place of the frame.
-    fn load(&self, place: Place) -> Option<Value> {
+    fn load(&self, place: FrameSlot) -> Option<Value> {
         self.memory.get(&place).copied()
     }
 
     /// So many bytes are written to a place of the frame.
-    fn store(&mut self, place: Place, size: i64, value: Option<Value>) {
+    fn store(&mut self, place: FrameSlot, size: i64, value: Option<Value>) {
         self.memory.retain(|known, _| {
             known.base != place.base
                 || known.offset + 8 <= place.offset
@@ -277,11 +277,11 @@ impl<I: Instruction> Function<'_, I> {
 
 /// A routine is called. A call may be seen several times, the last time with all that is known.
 fn handle(found: &mut Found, address: u64, routine: Routine, arguments: [u8; 2], state: &mut State) {
-    for places in [&mut found.acquired, &mut found.released, &mut found.elsewhere, &mut found.unknown] {
-        places.remove(&address);
+    for slots in [&mut found.acquired, &mut found.released, &mut found.elsewhere, &mut found.unknown] {
+        slots.remove(&address);
     }
     let argument = arguments[usize::from(routine == Routine::Acquire)];
-    let handles = state.get(argument).map_or_else(BTreeSet::new, Value::places);
+    let handles = state.get(argument).map_or_else(BTreeSet::new, Value::slots);
     let place = match routine {
         _ if handles.is_empty() => &mut found.unknown,
         Routine::Acquire => {

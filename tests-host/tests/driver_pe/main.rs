@@ -1,4 +1,4 @@
-//! The images of the drivers, as `tools/build-drivers.sh` makes them: what Windows asks of a driver, and what it should not
+//! The images of the drivers, as `cargo xtask drivers` makes them: what Windows asks of a driver, and what it should not
 //! have.
 //!
 //! Without images there is nothing to check and the tests say so; with `SOFTNDK_REQUIRE_DRIVERS=1` that is a failure. Debug
@@ -88,10 +88,10 @@ fn images() -> Vec<Image> {
                 }
                 Err(_) if is_debug || machine == IMAGE_FILE_MACHINE_ARM64 => {}
                 Err(error) if std::env::var_os("SOFTNDK_REQUIRE_DRIVERS").is_some_and(|value| value == "1") => {
-                    panic!("{}: {error}; run tools/build-drivers.sh", path.display());
+                    panic!("{}: {error}; run cargo xtask drivers", path.display());
                 }
                 Err(_) => {
-                    println!("not checked, because it was not built by tools/build-drivers.sh: {}", path.display());
+                    println!("not checked, because it was not built by cargo xtask drivers: {}", path.display());
                 }
             }
         }

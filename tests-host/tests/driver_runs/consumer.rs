@@ -4,7 +4,7 @@
 
 use std::{fmt, net::IpAddr};
 
-use conformance::platform::{Family, PinnedMemory, Place, Platform, Shape, Task};
+use conformance::platform::{ExecutionContext, Family, PinnedMemory, Platform, Shape, Task};
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus, SOCKADDR_INET};
 use simulated_kernel::{Device, Kernel};
 
@@ -33,7 +33,7 @@ impl Platform for InKernel<'_> {
     }
 
     unsafe fn close(&self, adapter: *mut NDK_ADAPTER) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: `adapter` came from this interface and is not used after this call (the trait's `# Safety`).
         unsafe { self.interface.close(adapter) };
         true
     }
@@ -85,8 +85,8 @@ impl Platform for InKernel<'_> {
         work();
     }
 
-    fn place(&self) -> Place {
-        Place { thread: 0, processor: 0 }
+    fn execution_context(&self) -> ExecutionContext {
+        ExecutionContext { thread: 0, processor: 0 }
     }
 
     fn processors(&self) -> u32 {

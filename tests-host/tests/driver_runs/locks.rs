@@ -2,7 +2,7 @@
 
 use control::client::{Event, Refusal, TestDriver};
 use control::test_device::{Kind, Progress, Start, State};
-use simulated_kernel::{FaultPlan, Kernel, wdk::STATUS_INSUFFICIENT_RESOURCES};
+use simulated_kernel::{Injection, Kernel, wdk::STATUS_INSUFFICIENT_RESOURCES};
 use testing::alone::in_a_process_of_its_own;
 
 use crate::{
@@ -46,7 +46,7 @@ fn with_drivers(work: impl FnOnce(&Kernel, &TestDriver<ToKernel>)) {
 fn what_cannot_be_had_is_said() {
     in_a_process_of_its_own("locks::what_cannot_be_had_is_said", || {
         with_drivers(|kernel, driver| {
-            kernel.inject(FaultPlan::EachSite);
+            kernel.inject(Injection::EachSite);
             let mut missed = 0;
             // Each run ends at other call sites, until there are none.
             let all_measured = (0..40).any(|_| {
@@ -61,7 +61,7 @@ fn what_cannot_be_had_is_said() {
                 assert!(lines.iter().all(|[_, _, text]| !text.contains("exclude")), "{lines:?}");
                 lines.len() == 2 && lines.iter().all(|[_, outcome, _]| outcome == "measured")
             });
-            kernel.inject(FaultPlan::None);
+            kernel.inject(Injection::None);
             assert!(all_measured, "in the end there is a run in which nothing fails");
             // The framework's lock, the box, the list of threads, what they share, their own boxes, themselves.
             assert!(missed >= 6, "only {missed} measurements could not begin");
@@ -74,13 +74,13 @@ fn what_cannot_be_had_is_said() {
 fn failures_all_over_hold_nothing_up() {
     with_drivers(|kernel, driver| {
         for period in 29..42 {
-            kernel.inject(FaultPlan::Every(period));
+            kernel.inject(Injection::Every(period));
             if driver.start(&SECOND).is_ok() {
                 let (last, _) = watch(kernel, driver);
                 assert_eq!((last.state, last.done), (State::Finished as u32, 6));
             }
         }
-        kernel.inject(FaultPlan::None);
+        kernel.inject(Injection::None);
     });
 }
 

@@ -12,9 +12,6 @@ mod consumer;
 mod faults;
 #[cfg(unix)]
 mod histogram;
-#[cfg(windows)]
-#[path = "../drivers/images.rs"]
-mod images;
 #[cfg(unix)]
 mod load;
 #[cfg(unix)]
@@ -24,19 +21,15 @@ mod memory;
 mod network;
 mod processors;
 #[cfg(unix)]
-#[path = "../drivers/provider_interface.rs"]
-mod provider_interface;
-#[cfg(unix)]
 mod record;
 #[cfg(unix)]
 mod removal;
 #[cfg(unix)]
 mod settings;
-#[path = "../drivers/transport.rs"]
-mod transport;
-#[expect(dead_code, reason = "the other tests of the drivers need more of it")]
-#[path = "../drivers/world.rs"]
-mod world;
+
+#[cfg(unix)]
+use rigs::provider_interface;
+use rigs::{transport, world};
 
 // The runs themselves are looked at where the suite is a part of the test.
 #[cfg(windows)]

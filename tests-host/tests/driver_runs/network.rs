@@ -17,7 +17,7 @@ use control::{
     test_device::{Kind, Progress, Start, State},
 };
 use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_RDMA_TECHNOLOGY, NDK_VERSION, NtStatus, SOCKADDR_INET};
-use simulated_kernel::{Device, FaultPlan, Identity, Kernel, NdkProvider, Network, NewInterface, wdk::GUID};
+use simulated_kernel::{Device, Identity, Injection, Kernel, NdkProvider, Network, NewInterface, wdk::GUID};
 use testing::alone::{in_a_process_of_its_own, in_processes_of_their_own};
 
 use crate::{
@@ -75,7 +75,7 @@ impl NdkProvider for Behind {
 
     unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
         let close = self.interface.CloseNdkAdapter.expect("a function");
-        // SAFETY: the interface's own function and context, and the caller's promise.
+        // SAFETY: the interface's own function and context; it opened the adapter, which is not used again (`# Safety` of the trait).
         self.softndk.run(|| unsafe { close(self.interface.AdapterContext, adapter) });
     }
 }
@@ -325,10 +325,10 @@ fn interfaces_are_listed_with_what_their_adapters_say() {
 fn each_thing_that_can_fail_when_a_run_begins_leaves_nothing_behind() {
     with_world(&Kernel::threads().start(), |world| {
         for number in 1.. {
-            world.kernel.inject(FaultPlan::Nth(number));
+            world.kernel.inject(Injection::Nth(number));
             let begun = world.driver.start_on(&suite(5), "Ethernet 3", "Ethernet 4");
             let (happened, count) = (world.kernel.fault_happened(), world.kernel.counted_faults());
-            world.kernel.inject(FaultPlan::None);
+            world.kernel.inject(Injection::None);
             if matches!(begun, Ok(Begun { problem: 0, .. })) {
                 world.driver.cancel().expect("the driver is there");
                 world.finish(|_| ());

@@ -7,7 +7,7 @@ use std::{
 
 use control::provider_device::{FAULT_PLAN_ANSWER_BYTES, FAULT_PLAN_BYTES, QUERY_FAULT_PLAN, SET_FAULT_PLAN};
 use interpose::faults::{Delay, Kind, Plan, Rule, Which};
-use kernel::ConsumerOs;
+use kernel::KernelRuntime;
 use ndk::{Adapter, NtStatus, Offer, QpSizes};
 use simulated_kernel::{
     File, Kernel,
@@ -44,7 +44,7 @@ fn with_fault(kernel: &Kernel, rule: Rule, advise: bool) -> (Result<(), NtStatus
     let mut outcome = Ok(());
     provider.driver.run(|| {
         let theirs = interface.clone();
-        let os = Box::new(ConsumerOs::new(move |adapter| {
+        let os = Box::new(KernelRuntime::new(move |adapter| {
             // SAFETY: the adapter came from this interface, and is not used again.
             unsafe { theirs.close(adapter) }
         }));
@@ -87,7 +87,7 @@ fn an_adapter_of_the_driver_ends_its_connections_when_it_sleeps_and_can_be_used_
         let raw = interface.open(ndk::NDK_VERSION::V2_1).expect("it opens");
         provider.driver.run(|| {
             let theirs = interface.clone();
-            let os = Box::new(ConsumerOs::new(move |adapter| {
+            let os = Box::new(KernelRuntime::new(move |adapter| {
                 // SAFETY: the adapter came from this interface, and is not used again.
                 unsafe { theirs.close(adapter) }
             }));

@@ -5,7 +5,7 @@ use control::{
     test_device::Kind,
 };
 use simulated_kernel::{
-    FaultPlan, Kernel,
+    Injection, Kernel,
     wdk::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES},
 };
 use testing::alone::in_a_process_of_its_own;
@@ -53,7 +53,7 @@ fn each_call_site_that_the_suite_reaches_fails_once() {
         let provider = Provider::load(&kernel).expect("the provider loads");
         let consumer = Consumer::load(&kernel).expect("the consumer loads");
         let file = consumer_control(&kernel);
-        kernel.inject(FaultPlan::EachSite);
+        kernel.inject(Injection::EachSite);
         let mut runs = 0;
         while runs < 3 {
             let begun = start(&file, Kind::Conformance, 5);
@@ -67,7 +67,7 @@ fn each_call_site_that_the_suite_reaches_fails_once() {
         }
         let sites = kernel.faults_injected();
         assert!(sites > 300, "only {sites} call sites were reached");
-        kernel.inject(FaultPlan::None);
+        kernel.inject(Injection::None);
         drop(file);
         consumer.unload();
         provider.unload();
@@ -82,14 +82,14 @@ fn a_run_of_the_suite_survives_failures_all_over() {
         let consumer = Consumer::load(&kernel).expect("the consumer loads");
         let file = consumer_control(&kernel);
         for period in [2, 31, 401] {
-            kernel.inject(FaultPlan::Every(period));
+            kernel.inject(Injection::Every(period));
             // Cases fail, of course. Nothing else may.
             if start(&file, Kind::Conformance, period).is_success() {
                 let progress = finish(&kernel, &file);
                 assert!(progress.done > 0, "{}", report(&file));
             }
         }
-        kernel.inject(FaultPlan::None);
+        kernel.inject(Injection::None);
         drop(file);
         consumer.unload();
         provider.unload();

@@ -1,4 +1,4 @@
-//! What the fuzzer does, for a while and with the same numbers every time (`tools/fuzz.sh` goes on where this ends).
+//! What the fuzzer does, for a while and with the same numbers every time (`cargo xtask fuzz` goes on where this ends).
 
 use crate::{exercise, rows};
 

@@ -17,15 +17,15 @@ use crate::{
 };
 
 /// An adapter that is open.
-struct Held {
+struct OpenAdapter {
     interface: Interface,
     adapter: *mut NDK_ADAPTER,
 }
 
 // SAFETY: the provider's functions may be called on any thread.
-unsafe impl Send for Held {}
+unsafe impl Send for OpenAdapter {}
 
-static HELD: Mutex<Option<Held>> = Mutex::new(None);
+static HELD: Mutex<Option<OpenAdapter>> = Mutex::new(None);
 static LINK: Mutex<String> = Mutex::new(String::new());
 
 /// Loads the consumer, which opens the adapter of `provider`. To be unloaded when it has closed it.
@@ -76,13 +76,13 @@ fn open_adapter(target: WDFIOTARGET) -> NTSTATUS {
         Err(status) => return status,
     };
     let adapter = interface.open(NDK_VERSION::V2_1).expect("the adapter opens");
-    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Held { interface, adapter });
+    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(OpenAdapter { interface, adapter });
     STATUS_SUCCESS
 }
 
 fn let_go() {
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(Held { interface, adapter }) = held else { return };
+    let Some(OpenAdapter { interface, adapter }) = held else { return };
     // SAFETY: the adapter came from the interface and is not used again.
     unsafe { interface.close(adapter) };
 }

@@ -6,20 +6,18 @@ extern crate wdk_bindings as wdk_sys;
 
 mod contracts;
 mod framework;
+mod memory;
 mod netio;
 mod notifications;
 mod queued_locks;
 mod removal;
 mod requests;
-#[expect(dead_code, reason = "the wrong drivers need more of it")]
-#[path = "../wrong_drivers/skeleton.rs"]
-mod skeleton;
-#[path = "../wrong_drivers/small_driver.rs"]
-mod small_driver;
 mod spin_locks;
 mod wait_locks;
 mod wsk;
 mod wsk_sockets;
+
+use rigs::{skeleton, small_driver};
 
 use std::{hint::black_box, ptr};
 
@@ -34,7 +32,8 @@ use wdk_sys::{
         KeAcquireSpinLockRaiseToDpc, KeDelayExecutionThread, KeEnterCriticalRegion, KeFlushQueuedDpcs, KeInitializeDpc,
         KeInitializeEvent, KeInitializeSemaphore, KeInitializeSpinLock, KeInitializeTimer, KeInsertQueueDpc,
         KeLeaveCriticalRegion, KeLowerIrql, KeReleaseSemaphore, KeReleaseSpinLock, KeSetEvent, KeSetTimer,
-        KeStallExecutionProcessor, KfRaiseIrql, MmBuildMdlForNonPagedPool, PsCreateSystemThread, ZwClose,
+        KeStallExecutionProcessor, KeWaitForSingleObject, KfRaiseIrql, MmBuildMdlForNonPagedPool, PsCreateSystemThread,
+        ZwClose,
     },
 };
 
@@ -71,6 +70,11 @@ rules! {
     a_box_above_dispatch_level breaks IrqlTooHigh by |_| { raise(3); drop(black_box(Box::new(1_u8))); lower(0); };
     an_object_above_dispatch_level breaks IrqlTooHigh by |loaded| { raise(3); reference(loaded); };
     a_semaphore_above_dispatch_level breaks IrqlTooHigh by |_| release_semaphore(keep(allocate(64)));
+    a_semaphore_released_by_who_waits_next_at_dispatch_level breaks IrqlTooHigh by |_| {
+        let semaphore = keep(allocate(64));
+        raise(2);
+        release_and_wait(semaphore);
+    };
     paged_pool_at_dispatch_level breaks IrqlTooHigh by |_| { raise(2); pool(POOL_FLAG_PAGED); };
     paged_pool_touched_when_it_is_free breaks UseAfterFree by |_| {
         // Which frees it too.
@@ -95,7 +99,7 @@ rules! {
     a_stall_of_milliseconds breaks StallTooLong by |_| stall(2_000);
     a_clock_lowered_that_was_not_raised breaks ReferenceUnderflow by |_| lower_resolution();
     an_event_of_no_kind breaks BadArgument by |_| event_of_kind(7);
-    a_wait_in_a_release breaks NotSimulated by |_| set_and_wait(new_event());
+    a_wait_in_a_release_at_dispatch_level breaks IrqlTooHigh by |_| { raise(2); set_and_wait(new_event()); };
     a_thread_left_running breaks ThreadAtUnload by |_| start_thread();
 }
 
@@ -259,6 +263,21 @@ fn release_semaphore(block: PVOID) {
     unsafe { KeReleaseSemaphore(block.cast(), 0, 1, 0) };
 }
 
+/// Releases it as one who waits next.
+fn release_and_wait(block: PVOID) {
+    // SAFETY: a new block.
+    unsafe { KeInitializeSemaphore(block.cast(), 0, 1) };
+    // SAFETY: the test's scenario, right or wrong.
+    unsafe { KeReleaseSemaphore(block.cast(), 0, 1, 1) };
+    // SAFETY: at PASSIVE_LEVEL; the semaphore lives until it was waited for.
+    assert_eq!(unsafe { KeWaitForSingleObject(block, 0, 0, 0, ptr::null_mut()) }, 0);
+}
+
+#[test]
+fn who_releases_a_semaphore_may_wait_next() {
+    run(Wrong { load: |_| release_and_wait(keep(allocate(64))), ..Wrong::default() });
+}
+
 fn stall(microseconds: u32) {
     // SAFETY: the routine has no conditions.
     unsafe { KeStallExecutionProcessor(microseconds) };
@@ -270,7 +289,7 @@ fn event_of_kind(kind: i32) {
 }
 
 fn set_and_wait(event: *mut KEVENT) {
-    // SAFETY: the test's scenario, which this kernel does not know.
+    // SAFETY: the test's scenario, right or wrong.
     unsafe { KeSetEvent(event, 0, 1) };
 }
 

@@ -119,7 +119,7 @@ fn addresses(family: u16) -> Result<Vec<(SOCKADDR_INET, u32, NL_DAD_STATE)>, NtS
 ///
 /// The table is one of the stack that was not freed.
 unsafe fn rows_of<'table>(table: *const MIB_UNICASTIPADDRESS_TABLE) -> &'table [MIB_UNICASTIPADDRESS_ROW] {
-    // SAFETY: the caller's promise.
+    // SAFETY: a table of the stack that was not freed (`# Safety`).
     let count = unsafe { (*table).NumEntries };
     // SAFETY: as above; only the address is taken.
     let first = unsafe { &raw const (*table).Table };

@@ -9,16 +9,16 @@ use std::{
 };
 
 use ndis::{
-    WSK_CLIENT_DISPATCH, WSK_CLIENT_NPI, WSK_NO_WAIT, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_VERSION_1_0,
-    WskCaptureProviderNPI, WskDeregister, WskRegister, WskReleaseProviderNPI,
+    WSK_CLIENT_DISPATCH, WSK_CLIENT_NPI, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_NPI, WSK_REGISTRATION,
+    WSK_VERSION_1_0, WskCaptureProviderNPI, WskDeregister, WskRegister, WskReleaseProviderNPI,
 };
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus, WSK_PROVIDER_NDK_DISPATCH, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH};
-use simulated_kernel::{NdkProvider, Rule, caught};
+use simulated_kernel::{Kernel, NdkProvider, Rule, caught};
 
 use crate::{
     netio::{breaks, with_network},
     raise,
-    skeleton::{allocate, keep},
+    skeleton::{Wrong, allocate, keep, run_in},
 };
 
 /// Nothing has what was asked for.
@@ -181,6 +181,47 @@ fn a_capture_waits_as_long_as_it_says() {
     });
 }
 
+/// A server's thread may lose the race with its unload: it is told no, and has done nothing wrong.
+#[test]
+fn a_capture_after_the_deregistration_is_refused() {
+    with_network(|_, driver, _| {
+        let place = driver.run(|| {
+            let registration = register();
+            deregister(registration);
+            assert_eq!(capture(registration, WSK_INFINITE_WAIT).err(), Some(NtStatus::DEVICE_NOT_READY));
+            assert_eq!(capture(registration, WSK_NO_WAIT).err(), Some(NtStatus::DEVICE_NOT_READY));
+            registration.expose_provenance()
+        });
+        // The same memory is registered once more, and is as good as new.
+        driver.run(|| {
+            let registration = register_at(ptr::with_exposed_provenance_mut(place));
+            assert!(capture(registration, WSK_NO_WAIT).is_ok());
+            release(registration);
+            deregister(registration);
+        });
+    });
+}
+
+#[test]
+fn a_capture_that_waits_ends_with_the_deregistration() {
+    // Two threads that run at the same time: whichever is first.
+    let kernel = Kernel::threads().processors(2).start();
+    run_in(&kernel, Wrong::default(), |driver, _| {
+        let network = kernel.network();
+        network.set_wsk_ready(false);
+        let registration = driver.run(|| register().expose_provenance());
+        let refused = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                driver.run(|| capture(ptr::with_exposed_provenance_mut(registration), WSK_INFINITE_WAIT).err())
+            });
+            driver.run(|| deregister(ptr::with_exposed_provenance_mut(registration)));
+            waits.join().expect("it does not panic")
+        });
+        assert_eq!(refused, Some(NtStatus::DEVICE_NOT_READY));
+        network.set_wsk_ready(true);
+    });
+}
+
 /// What a client does wrong, with an adapter of "Ethernet 3" to open.
 fn wrong(work: fn(u32)) -> impl FnOnce(&simulated_kernel::Network, &simulated_kernel::Driver, [u32; 2]) {
     move |network, driver, [one, _]| {
@@ -232,6 +273,18 @@ breaks! {
         register_at(place);
         // SAFETY: as wrong as the test wants it.
         unsafe { wdk_sys::ntddk::ExFreePoolWithTag(place.cast(), crate::TAG) };
+    });
+    a_capture_after_the_registration_was_overwritten breaks BadHandle by wrong(|_| {
+        let registration = register();
+        deregister(registration);
+        // SAFETY: the driver's memory, as wrong as the test wants it.
+        unsafe { registration.cast::<u8>().write_bytes(0, size_of::<WSK_REGISTRATION>()) };
+        let _ = capture(registration, WSK_NO_WAIT);
+    });
+    a_second_deregistration breaks BadHandle by wrong(|_| {
+        let registration = register();
+        deregister(registration);
+        deregister(registration);
     });
     a_registration_that_is_none breaks BadHandle by wrong(|_| deregister(keep(allocate(64)).cast()));
     a_register_at_dispatch_level breaks IrqlTooHigh by wrong(|_| { raise(2); register(); });

@@ -21,7 +21,7 @@ use ndis::{
 };
 use ndkpi::{AF_INET, NtStatus, SOCKADDR, SOCKADDR_INET};
 use simulated_kernel::{
-    Driver, FaultPlan, Impairment, Kernel, Medium, Network, NewInterface, Rule, caught, irql, object_attributes,
+    Driver, Impairment, Injection, Kernel, Medium, Network, NewInterface, Rule, caught, irql, object_attributes,
 };
 use wdk_sys::{
     _EVENT_TYPE, _KWAIT_REASON, IRP, KEVENT, LARGE_INTEGER, MDL, NTSTATUS, PDEVICE_OBJECT, PIRP, PVOID,
@@ -903,9 +903,9 @@ fn a_request_that_fails_completes_its_irp() {
             let statuses = driver.run(|| {
                 let fails = |ask: &dyn Fn(&Request) -> NtStatus| {
                     let request = Request::new();
-                    kernel.inject(FaultPlan::Nth(1));
+                    kernel.inject(Injection::Nth(1));
                     let said = ask(&request);
-                    kernel.inject(FaultPlan::None);
+                    kernel.inject(Injection::None);
                     request.end(said).0
                 };
                 let client = Client::new();

@@ -6,7 +6,7 @@ use nd2::{
     abi::{HRESULT, notify::ND_CQ_NOTIFY_ANY},
 };
 use nd2_selftest::{BackEnd, Options, Overlapped, Schedule, Stream, World, run};
-use nd2_settings::Settings;
+use softnd::settings::Settings;
 
 /// How late everything is, in microseconds.
 const LATE: u64 = 1_000;

@@ -2,7 +2,7 @@
 
 use nd2::{Faults, abi::HRESULT};
 use nd2_selftest::{BackEnd, Options, Schedule, World, run};
-use nd2_settings::Settings;
+use softnd::settings::Settings;
 
 fn world(faults: Faults, back_end: BackEnd) -> World {
     let options = Options { schedule: Schedule::Seeded(1, 0), faults, back_end, ..Options::default() };

@@ -1,10 +1,11 @@
 //! Settings: the file, the variables after it, and what is said about mistakes.
 
+use engine::nic::NotReady;
 use nd2::{
     CompletionPolicy, Resource,
     abi::adapter_flags::{ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED, ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED},
 };
-use nd2_settings::Settings;
+use softnd::settings::Settings;
 
 fn load(file: &str, variables: &[(&str, &str)]) -> Result<Settings, String> {
     let variable = |name: &str| {
@@ -87,6 +88,11 @@ fn a_profile_is_what_the_other_settings_begin_with() {
         iwarp.info.AdapterFlags,
         ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED | ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED
     );
+    // What such a NIC does with a message that meets no receive, and with the order of completions.
+    let roce = load("profile = rocev2-connectx", &[]).expect("settings").config;
+    assert!(matches!(roce.not_ready, NotReady::Retry { retries: 6, .. }), "{:?}", roce.not_ready);
+    assert_eq!((own.not_ready, iwarp.not_ready), (NotReady::Wait, NotReady::End));
+    assert_eq!([own, roce, iwarp].map(|config| config.initiator_delay > 0), [false, true, true]);
     let variable = load("profile = iwarp", &[("SOFTND_PROFILE", "small")]).expect("settings");
     assert_eq!(variable.profile.name(), "small", "the variable comes after the file");
 }

@@ -57,15 +57,13 @@ fn a_process_can_be_killed_at_each_of_its_calls() {
     }
 }
 
-impl Side<'_> {
-    /// Makes a window and binds the first bytes of a region to it.
-    fn bind(&self, kernel: &Kernel, region: &Region, at: u64) -> u64 {
-        let window = self.program.make(Verb::CreateWindow, &of(self.adapter));
-        let bind = of(self.qp).u64(1).u64(region.handle).u64(window).u64(at).u64(64);
-        self.program.ask(Verb::Bind, &bind.u32(ND_OP_FLAG_ALLOW_READ | ND_OP_FLAG_ALLOW_WRITE), 4);
-        assert_eq!(self.result(kernel).status, STATUS_SUCCESS);
-        window
-    }
+/// Makes a window and binds the first bytes of a region to it.
+fn bind(side: &Side<'_>, kernel: &Kernel, region: &Region, at: u64) -> u64 {
+    let window = side.program.make(Verb::CreateWindow, &of(side.adapter));
+    let bind = of(side.qp).u64(1).u64(region.handle).u64(window).u64(at).u64(64);
+    side.program.ask(Verb::Bind, &bind.u32(ND_OP_FLAG_ALLOW_READ | ND_OP_FLAG_ALLOW_WRITE), 4);
+    assert_eq!(side.result(kernel).status, STATUS_SUCCESS);
+    window
 }
 
 #[test]
@@ -78,7 +76,7 @@ fn a_registration_that_windows_keep_ends_with_its_request_after_its_region_was_r
         connect(&here, &there, 1);
         let at = here.program.process.allocate(4096, true);
         let region = here.program.region(here.adapter, at, 4096, ALL);
-        let windows = [(); 2].map(|()| here.bind(&world.kernel, &region, at));
+        let windows = [(); 2].map(|()| bind(&here, &world.kernel, &region, at));
         here.program.make(Verb::CreateWindow, &of(here.adapter));
         here.program.ask(Verb::Close, &of(region.handle), 0);
         here.program.ask(Verb::Close, &of(windows[0]), 0);
@@ -102,7 +100,7 @@ fn a_registration_ends_with_the_last_window_that_keeps_it() {
     connect(&here, &there, 1);
     let at = here.program.process.allocate(4096, true);
     let region = here.program.region(here.adapter, at, 4096, ALL);
-    let windows = [(); 2].map(|()| here.bind(&world.kernel, &region, at));
+    let windows = [(); 2].map(|()| bind(&here, &world.kernel, &region, at));
     here.program.ask(Verb::Close, &of(region.handle), 0);
     for window in windows {
         assert!(!region.request.is_complete());
@@ -131,7 +129,7 @@ impl Belongings {
         for windows in [2, 1, 0] {
             let at = program.process.allocate(4096, true);
             let region = program.region(adapter, at, 4096, ALL);
-            handles.extend((0..windows).map(|_| side.bind(kernel, &region, at)));
+            handles.extend((0..windows).map(|_| bind(side, kernel, &region, at)));
             if windows == 0 {
                 // A receive that nobody fills, and a send that nobody receives.
                 program.receive(side.qp, 7, &[(at, 64, region.local)]);
@@ -361,6 +359,34 @@ fn an_adapter_that_goes_ends_what_is_outstanding_and_only_closing_succeeds() {
         assert_eq!(refused.status, NtStatus::DEVICE_REMOVED.0);
         there.program.ask(Verb::Close, &of(there.connector), 0);
         here.program.make(Verb::CreateConnector, &of(here.adapter));
+        drop(programs);
+        world.end();
+    }
+}
+
+/// As its other consumers see it: a surprise removal without the removal.
+#[test]
+fn the_connections_of_programs_end_when_their_adapter_sleeps_and_others_begin_when_it_wakes() {
+    for seed in SEEDS {
+        let world = World::seeded(seed, 1);
+        let programs = [1, 2].map(|number| Program::start(&world.kernel, number));
+        for round in 0..2 {
+            let [here, there] = [Side::new(&programs[0], 1, 1), Side::new(&programs[1], 2, 1)];
+            let listener = connect(&here, &there, 1);
+            let ends = [&here, &there].map(|side| side.program.begin(Verb::NotifyDisconnect, &of(side.connector), 0));
+            assert!(ends.iter().all(|end| !end.is_complete()));
+            world.adapters[0].sleep();
+            for end in ends {
+                assert_eq!(end.wait().status, STATUS_SUCCESS, "round {round}");
+            }
+            // Everything that is open stays.
+            here.program.ask(Verb::Query, &of(here.adapter), 96);
+            world.adapters[0].wake();
+            for (side, handle) in [(&there, there.connector), (&there, listener), (&here, here.connector)] {
+                side.program.ask(Verb::Close, &of(handle), 0);
+            }
+            world.kernel.machine().flush();
+        }
         drop(programs);
         world.end();
     }

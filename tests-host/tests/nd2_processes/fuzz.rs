@@ -1,4 +1,4 @@
-//! Control codes with anything in them, from several processes that end in between. `tools/fuzz.sh` does the same by libFuzzer.
+//! Control codes with anything in them, from several processes that end in between. `cargo xtask fuzz` does the same by libFuzzer.
 
 use std::collections::BTreeSet;
 

@@ -6,7 +6,7 @@ use std::sync::{
     mpsc::{self, Receiver},
 };
 
-use kernel::ConsumerOs;
+use kernel::KernelRuntime;
 use nd2_control::wire::Verb;
 use ndk::{
     Access, Adapter, Completion, Connection, Cq, Flags, Incoming, Listener, Mr, Offer, Qp, QpSizes, Remote, RemoteToken,
@@ -36,7 +36,7 @@ impl Consumer {
     fn open(world: &World) -> Result<Self, NtStatus> {
         let interface = Arc::new(Interface::of(&world.adapters[0]));
         let raw = interface.open(NDK_VERSION::V2_1)?;
-        let os = Box::new(ConsumerOs::new(move |adapter| {
+        let os = Box::new(KernelRuntime::new(move |adapter| {
             // SAFETY: the adapter came from this interface, and is not used again.
             unsafe { interface.close(adapter) }
         }));

@@ -17,20 +17,21 @@ use std::{
 };
 
 use nd2::{
-    OverlappedFile, Platform,
+    OverlappedFile, OverlappedOs,
     abi::{HANDLE, OVERLAPPED},
+    back_end::RequestFile,
 };
 use nd2_control::wire::LINK_NAME;
-use nd2_remote::{Key, Registration, RemoteFile, Transport};
-use nd2_selftest::{HostFile, HostPlatform};
+use nd2_selftest::{HostFile, OverlappedHost};
 use ndkpi::NtStatus;
 use simulated_kernel::{File, Pending, Process};
+use softnd::driver::{Key, Registration, RemoteFile, Transport};
 
 /// A process's session with the driver.
 #[derive(Clone)]
 pub struct ProcessTransport {
     process: Arc<Process>,
-    platform: HostPlatform,
+    platform: OverlappedHost,
     file: Arc<File>,
     key: Key,
 }
@@ -41,7 +42,7 @@ fn status_of<T>(result: Result<T, i32>) -> Result<T, NtStatus> {
 
 impl ProcessTransport {
     /// Opens the driver's device and begins a session.
-    pub fn open(process: Process, platform: &HostPlatform) -> Result<Self, NtStatus> {
+    pub fn open(process: Process, platform: &OverlappedHost) -> Result<Self, NtStatus> {
         let file = status_of(process.open(LINK_NAME))?;
         let number = process.number().to_le_bytes();
         let key = Key::try_new(|key| {
@@ -139,12 +140,12 @@ impl Drop for ProcessFile {
 }
 
 /// A structure of a client, which keeps it until its request has ended.
-struct Place(NonNull<OVERLAPPED>);
+struct MovedOverlapped(NonNull<OVERLAPPED>);
 
 // SAFETY: the structure is the system's until the request ends, except for reading its atomic fields.
-unsafe impl Send for Place {}
+unsafe impl Send for MovedOverlapped {}
 
-impl RemoteFile for ProcessFile {
+impl RequestFile for ProcessFile {
     fn handle(&self) -> HANDLE {
         self.client.handle()
     }
@@ -157,31 +158,33 @@ impl RemoteFile for ProcessFile {
         self.client.close();
     }
 
-    unsafe fn begin(&self, code: u32, input: &[u8], overlapped: NonNull<OVERLAPPED>) -> NtStatus {
-        // SAFETY: the caller's promise.
-        unsafe { self.client.begin(overlapped) };
-        let (client, place) = (self.client.clone(), Place(overlapped));
-        self.process.begin_reported(&self.open, code, input, move |status| {
-            let Place(overlapped) = { place };
-            // SAFETY: the request was begun, and ends once.
-            unsafe { client.complete(overlapped, NtStatus(status)) };
-        });
-        NtStatus::PENDING
-    }
-
     unsafe fn status(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
-        // SAFETY: the caller's promise.
+        // SAFETY: `overlapped` is valid (the trait's `# Safety`).
         unsafe { self.client.status(overlapped) }
     }
 
     unsafe fn wait(&self, overlapped: NonNull<OVERLAPPED>) -> NtStatus {
-        // SAFETY: the caller's promise.
+        // SAFETY: `overlapped` is valid (the trait's `# Safety`).
         let now = || unsafe { self.client.status(overlapped) };
-        // SAFETY: the structure is valid (the caller's promise).
+        // SAFETY: the structure is valid (`# Safety` of the trait).
         if now() == NtStatus::PENDING && unsafe { overlapped.as_ref() }.hEvent.is_null() {
             return NtStatus::INVALID_PARAMETER;
         }
         self.process.wait_until("GetOverlappedResult", || now() != NtStatus::PENDING);
         now()
+    }
+}
+
+impl RemoteFile for ProcessFile {
+    unsafe fn begin(&self, code: u32, input: &[u8], overlapped: NonNull<OVERLAPPED>) -> NtStatus {
+        // SAFETY: no request is outstanding on `overlapped`, which is kept until this one ends (the trait's `# Safety`).
+        unsafe { self.client.begin(overlapped) };
+        let (client, place) = (self.client.clone(), MovedOverlapped(overlapped));
+        self.process.begin_reported(&self.open, code, input, move |status| {
+            let MovedOverlapped(overlapped) = { place };
+            // SAFETY: the request was begun, and ends once.
+            unsafe { client.complete(overlapped, NtStatus(status)) };
+        });
+        NtStatus::PENDING
     }
 }

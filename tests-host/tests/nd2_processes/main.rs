@@ -3,19 +3,17 @@
 
 #![cfg(unix)]
 
-mod actor;
 mod ending;
 mod fuzz;
 mod kernel_peer;
 mod library;
 mod owners;
-mod program;
-#[path = "../drivers/provider_interface.rs"]
-mod provider_interface;
 mod security;
 mod selftest;
 mod traffic;
-#[path = "../drivers/transport.rs"]
-mod transport;
 mod width;
-mod world;
+
+use rigs::{
+    nd2::{actor, program, reader, world},
+    provider_interface, transport,
+};

@@ -10,7 +10,7 @@ use nd2::{
         notify::ND_CQ_NOTIFY_ANY,
     },
 };
-use nd2_control::wire::{KEY, LINK_NAME, Reader, SDDL, SDDL_USERS, VERSION, Verb};
+use nd2_control::wire::{KEY, LINK_NAME, SDDL, SDDL_USERS, VERSION, Verb, Word, begin};
 use ndkpi::NtStatus;
 use simulated_kernel::{
     Answer, File, Kernel, Pending, Process, Value,
@@ -20,6 +20,7 @@ use softndk::nd::access;
 
 use crate::{
     program::{Input, Program, Side, address, connect, of},
+    reader::Reader,
     traffic::ALL,
     world::World,
 };
@@ -486,7 +487,7 @@ fn codes_that_are_none_and_verbs_of_another_method_are_refused() {
             assert_eq!(answer.status, NtStatus::INVALID_DEVICE_REQUEST.0, "{code:#x}");
         }
     }
-    assert_eq!(Reader::new(&[1]).u32(), Err(NtStatus::INVALID_PARAMETER));
+    assert_eq!(begin::<Word>(&[1]), Err(NtStatus::INVALID_PARAMETER));
     drop(file);
     drop(program);
     world.end();

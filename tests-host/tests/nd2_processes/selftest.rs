@@ -15,7 +15,7 @@ use std::{
 
 use nd2::{CompletionPolicy, Config, abi::HRESULT};
 use nd2_selftest::{
-    Environment, Failure, HostPlatform, Memory, Outcome, Schedule, cases,
+    Environment, Failure, Memory, Outcome, OverlappedHost, Schedule, cases,
     environment::{HERE, HERE_V6, THERE, first, second, shared},
     run_in,
 };
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The provider on a simulated kernel, and a process.
 struct Simulated {
-    platform: HostPlatform,
+    platform: OverlappedHost,
     config: Config,
     schedule: Schedule,
     /// `None` when it has ended.
@@ -85,7 +85,7 @@ impl Simulated {
         let World { kernel, driver, adapters } = World::on(kernel, 2, &parameters);
         let config = access::adapter(1).map(|adapter| *adapter.config()).expect("the first adapter");
         assert_eq!(config.policy, policy);
-        let platform = HostPlatform::new(kernel.machine());
+        let platform = OverlappedHost::new(kernel.machine());
         let transport = ProcessTransport::open(kernel.process(), &platform).expect("a session");
         let adapters = RefCell::new(adapters.into_iter().map(Some).collect());
         let running = Some(Running { transport, adapters, driver, kernel });
@@ -130,11 +130,11 @@ impl Drop for Simulated {
 impl Environment for Simulated {
     unsafe fn class_object(&self, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
         let transport = self.running().transport.clone();
-        // SAFETY: the caller's promise.
-        unsafe { nd2_remote::get_class_object(iid, out, || Ok(transport)) }
+        // SAFETY: `iid` is null or valid for reading, and `out` null or valid for writing (the trait's `# Safety`).
+        unsafe { softnd::driver::get_class_object(iid, out, || Ok(transport)) }
     }
 
-    fn platform(&self) -> &HostPlatform {
+    fn platform(&self) -> &OverlappedHost {
         &self.platform
     }
 
@@ -164,8 +164,8 @@ impl Environment for Simulated {
     }
 
     unsafe fn break_queue(&self, queue: *mut c_void) -> Result<(), Failure> {
-        // SAFETY: the caller's promise.
-        let handle = unsafe { nd2_remote::queue_handle::<ProcessTransport>(queue) }.unwrap_or(0);
+        // SAFETY: `queue` is null or a COM object (the trait's `# Safety`).
+        let handle = unsafe { softnd::driver::queue_handle::<ProcessTransport>(queue) }.unwrap_or(0);
         let process = self.process().number();
         Ok(self.running().driver.run(|| access::break_completion_queue(process, handle))?)
     }

@@ -5,11 +5,12 @@ use nd2::abi::{
     notify::ND_CQ_NOTIFY_ANY,
     op_flags::ND_OP_FLAG_ALLOW_WRITE,
 };
-use nd2_control::wire::{ADDRESS, Reader, Verb};
+use nd2_control::wire::{ADDRESS, Verb};
 use simulated_kernel::{Kernel, Value, wdk::STATUS_SUCCESS};
 
 use crate::{
     program::{Program, Side, connect, of},
+    reader::Reader,
     world::{SEEDS, World},
 };
 

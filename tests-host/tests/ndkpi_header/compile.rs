@@ -35,7 +35,7 @@ fn compilers() -> impl Iterator<Item = &'static Compiler> {
         let runs = Command::new(compiler.program).arg("--version").output().is_ok_and(|output| output.status.success());
         let found = runs && PathBuf::from(MINGW).join("ddk/ntddk.h").exists();
         let required = std::env::var_os("SOFTNDK_REQUIRE_HEADER").is_some_and(|value| value == "1");
-        assert!(found || !required, "{} or mingw-w64's headers are missing; run tools/header.sh", compiler.program);
+        assert!(found || !required, "{} or mingw-w64's headers are missing; run cargo xtask header", compiler.program);
         if !found {
             println!("not checked, because {} or mingw-w64's headers are missing", compiler.program);
         }

@@ -4,7 +4,7 @@
 //!
 //!     UPDATE_HEADERS=1 cargo test --test ndkpi_header
 //!
-//! The compilers are Debian's (`tools/header.sh` installs them). Without one there is nothing to compile, and the tests say so.
+//! The compilers are Debian's (`cargo xtask header` installs them). Without one there is nothing to compile, and the tests say so.
 
 mod compile;
 mod doc;

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::c_void,
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6},
     ptr,
     sync::{
         Mutex,
@@ -56,6 +56,11 @@ impl Answer {
 
 /// Listens there on the adapter, and closes the listener. What the provider says.
 fn listens(kernel: &Kernel, nic: &Nic, address: IpAddr) -> NtStatus {
+    listens_at(kernel, nic, SocketAddr::new(address, 7))
+}
+
+/// As [`listens`], at a port, and in a zone if the address has one.
+fn listens_at(kernel: &Kernel, nic: &Nic, address: SocketAddr) -> NtStatus {
     let adapter: *mut NDK_ADAPTER = nic.open_ndk(VERSION).expect("it opens");
     // SAFETY: the adapter is open.
     let table = unsafe { (*adapter).Dispatch };
@@ -74,7 +79,7 @@ fn listens(kernel: &Kernel, nic: &Nic, address: IpAddr) -> NtStatus {
     let table = unsafe { (*listener).Dispatch };
     // SAFETY: its table lives as long.
     let table = unsafe { &*table };
-    let address = SOCKADDR_INET::from(std::net::SocketAddr::new(address, 7));
+    let address = SOCKADDR_INET::from(address);
     let listen = table.NdkListen.expect("a function");
     // SAFETY: the listener's own function, an address that lives until it returns, and an answer that is waited for.
     let status = unsafe { listen(listener, address.as_ptr(), address.length(), Some(completed), answer.context()) };
@@ -118,6 +123,39 @@ fn an_adapter_listens_at_its_interfaces_preferred_addresses_and_nowhere_else() {
         kernel.sleep(5_000);
         assert_eq!(listens(&kernel, other, ADDRESSES[0]), NtStatus::SUCCESS);
     });
+}
+
+/// A cable is a link with addresses of its own; a link-local address is in the zone of its interface.
+#[test]
+fn the_same_address_is_on_each_cable() {
+    const LOCAL: Ipv6Addr = Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1);
+    for address in [IpAddr::V6(LOCAL), IpAddr::from([10, 0, 0, 1])] {
+        let kernel = Kernel::seeded(1).start();
+        let driver = crate::machine::load(&kernel).expect("it loads");
+        let nics = [(); 4].map(|()| crate::machine::add(&driver, &[]));
+        for nic in [&nics[0], &nics[2]] {
+            kernel.network().add_address(nic.if_index(), address, 8);
+        }
+        kernel.sleep(5_000);
+        let answers = nics.each_ref().map(|nic| listens(&kernel, nic, address));
+        let (has, has_not) = (NtStatus::SUCCESS, NtStatus::INVALID_ADDRESS);
+        assert_eq!(answers, [has, has_not, has, has_not], "{address}");
+        if address == LOCAL {
+            for (zone, answer) in [(&nics[0], has), (&nics[2], has_not)] {
+                let at = SocketAddrV6::new(LOCAL, 7, 0, zone.if_index());
+                assert_eq!(listens_at(&kernel, &nics[0], at.into()), answer);
+            }
+        }
+        // One cable goes, and the other one keeps its address.
+        let [first, second, third, fourth] = nics;
+        first.remove();
+        second.remove();
+        kernel.sleep(5_000);
+        assert_eq!(listens(&kernel, &third, address), has);
+        third.remove();
+        fourth.remove();
+        driver.unload();
+    }
 }
 
 #[test]

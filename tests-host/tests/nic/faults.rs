@@ -1,7 +1,7 @@
 //! Everything that can fail does, one after the other. The driver says so, leaves nothing behind, and still unloads.
 
 use ndkpi::OID_NDK_SET_STATE;
-use simulated_kernel::{FaultPlan, Kernel, Nic};
+use simulated_kernel::{Injection, Kernel, Nic};
 
 use crate::machine::{VERSION, bind, configure, frame, is_no_memory, load};
 
@@ -55,7 +55,7 @@ fn each_thing_that_can_fail_from_load_to_unload_fails_once() {
 #[test]
 fn each_call_site_fails_once() {
     let kernel = Kernel::threads().start();
-    kernel.inject(FaultPlan::EachSite);
+    kernel.inject(Injection::EachSite);
     let mut sites = 0;
     loop {
         scenario(&kernel);
@@ -66,6 +66,6 @@ fn each_call_site_fails_once() {
         sites = now;
     }
     assert!(sites > 40, "only {sites} call sites were reached");
-    kernel.inject(FaultPlan::None);
+    kernel.inject(Injection::None);
     scenario(&kernel);
 }

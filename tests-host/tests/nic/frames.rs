@@ -364,7 +364,7 @@ fn a_delay_is_as_long_whenever_it_begins() {
 }
 
 #[test]
-fn more_frames_than_one_deferred_call_indicates_all_arrive() {
+fn more_frames_than_one_dpc_indicates_all_arrive() {
     let kernel = Kernel::seeded(3).start();
     with_pair(&kernel, &[("CableDelay", "20000")], |one, other| {
         const COUNT: usize = 500;

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::SeqCst},
 };
 
-use kernel::ConsumerOs;
+use kernel::KernelRuntime;
 use ndis::{NDIS_DEVICE_POWER_STATE, NDIS_STATUS, NL_DAD_STATE};
 use ndk::{Acceptor, Adapter, Connection, Cq, Offer, Pd, Qp, QpSizes};
 use ndkpi::{
@@ -77,7 +77,7 @@ fn open(driver: &Driver, nic: &Nic, lost: &Arc<AtomicU32>) -> Consumer {
     let provider = nic.ndk_provider();
     let raw = provider.open(VERSION).expect("it is enabled");
     driver.run(|| {
-        let os = Box::new(ConsumerOs::new(move |adapter| {
+        let os = Box::new(KernelRuntime::new(move |adapter| {
             // SAFETY: the adapter came from this provider, and is not used again.
             unsafe { provider.close(adapter) };
         }));
@@ -172,7 +172,7 @@ fn pulled(kernel: &Kernel) {
     let lost = Arc::new(AtomicU32::new(0));
     let held = driver.run(|| {
         let theirs = provider.clone();
-        let os = Box::new(ConsumerOs::new(move |adapter| {
+        let os = Box::new(KernelRuntime::new(move |adapter| {
             // SAFETY: the adapter came from this provider, and is not used again.
             unsafe { theirs.close(adapter) };
         }));

@@ -4,12 +4,14 @@
 #![cfg(unix)]
 
 mod linked;
+mod observed;
 mod own;
 mod sample;
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
 
@@ -20,6 +22,9 @@ use runner::{
     worker::{Job, Workers, supervise, work},
 };
 use script_machine::Simulated;
+
+/// Nobody wants an end.
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 const CONSUMER: &str = "RUNS_CONSUMER";
 
@@ -39,10 +44,18 @@ fn run(script: &Path, seeds: &str, consumer: &str) -> Results {
 
 /// The same, with failures.
 fn run_with(script: &Path, seeds: &str, consumer: &str, faults: Faults) -> Results {
+    let mut script = read(script).expect("a script");
+    // As ndkctl run does.
+    script.advise();
+    carry_out(&Job::new(script, faults), seeds, consumer)
+}
+
+/// Carries out a job.
+fn carry_out(job: &Job, seeds: &str, consumer: &str) -> Results {
     let program = std::env::current_exe().expect("a test knows its own program");
     // The sample bears another kernel in the same process; a replay of the drivers in Rust needs a new one.
     let batch = if consumer == "right" { 4 } else { 1 };
-    let workers = Workers { jobs: 2, batch, limit: Duration::from_mins(5), shown: false };
+    let workers = Workers { jobs: 2, batch, limit: Duration::from_mins(5), shown: false, stop: &NEVER };
     let command = || {
         let mut command = Command::new(&program);
         command.args(["--exact", "worker", "--nocapture", "--test-threads=1"]);
@@ -51,8 +64,7 @@ fn run_with(script: &Path, seeds: &str, consumer: &str, faults: Faults) -> Resul
     };
     let began = Instant::now();
     let seeds: Seeds = seeds.parse().expect("seeds");
-    let job = Job::new(read(script).expect("a script"), faults);
-    let outcomes = supervise(&job, seeds.iter(), &workers, command, |_| ()).expect("workers start");
+    let outcomes = supervise(job, seeds.iter(), &workers, command, |_| ()).expect("workers start");
     Results { name: consumer.to_owned(), outcomes, took: began.elapsed() }
 }
 

@@ -5,8 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
 };
 
-use kernel::{Bound, Buffered, ConsumerOs, NonPaged, Rundown, Thread, WaitLock, at_dispatch_level, irp, unicode, wide};
-use ndk::Os;
+use kernel::{
+    Bound, Buffered, KernelRuntime, NonPaged, Rundown, Thread, WaitLock, at_dispatch_level, irp, unicode, wide,
+};
+use ndk::Runtime;
 use ndkpi::NtStatus;
 use simulated_kernel::Kernel;
 use wdk_sys::{
@@ -89,7 +91,7 @@ fn a_gate_that_is_shut_waits_for_those_inside_and_lets_nobody_in() {
 #[test]
 fn an_event_that_is_cleared_is_waited_for() {
     in_a_driver(|| {
-        let event = Os::event(&ConsumerOs::new(|_| ())).expect("memory");
+        let event = Runtime::event(&KernelRuntime::new(|_| ())).expect("memory");
         assert!(!event.wait_for(0));
         event.set();
         assert!(event.wait_for(0) && event.wait_for(0), "as long as nobody clears it");

@@ -157,7 +157,7 @@ rules! {
         call!(IoInitializeRemoveLockEx(place, 0, 0, 0, BYTES));
     }
 
-    a_deferred_call_that_goes_below_its_level breaks IrqlNotRestored by |_| {
+    a_dpc_that_goes_below_its_level breaks IrqlNotRestored by |_| {
         let dpc = leak::<KDPC>();
         call!(KeInitializeDpc(dpc, Some(go_below), ptr::null_mut()));
         call!(KeInsertQueueDpc(dpc, ptr::null_mut(), ptr::null_mut()));

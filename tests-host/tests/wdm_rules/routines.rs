@@ -365,7 +365,7 @@ unsafe extern "C" fn count_call(_: *mut KDPC, context: PVOID, _: PVOID, _: PVOID
 }
 
 #[test]
-fn a_threaded_deferred_call_runs_where_it_is_to() {
+fn a_threaded_dpc_runs_where_it_is_to() {
     does(|_, irp| {
         let (mut dpc, count) = (Box::new(KDPC::default()), Box::new(AtomicU32::new(0)));
         let place: *mut KDPC = &raw mut *dpc;

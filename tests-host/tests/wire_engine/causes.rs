@@ -91,6 +91,49 @@ fn a_receive_whose_memory_may_not_be_written() {
 }
 
 #[test]
+fn a_receive_whose_memory_may_not_be_written_fails_without_bytes_too() {
+    each(|pair| {
+        let mut element = pair.b.region.element(0, 64);
+        element.MemoryRegionToken ^= 0x100;
+        assert!(!pair.b.qp.receive(1, &[element])?.is_error());
+        pair.a.send(2, 0, 0, 0)?;
+        fails(pair, 19)?;
+        has_reason(&pair.b.receive_cq.core().take_one()?, 3);
+        Ok(())
+    });
+}
+
+#[test]
+fn requests_of_a_queue_pair_whose_receive_fails_are_cancelled() {
+    each(|pair| {
+        // On its way, and waiting for a receive.
+        pair.b.send_unready(1, 0, 64, 0)?;
+        pair.b.receive(2, 0, 16)?;
+        pair.a.send(3, 0, 64, 0)?;
+        fails(pair, 17)?;
+        has_reason(&pair.b.receive_cq.core().take_one()?, 2);
+        has_reason(&pair.b.initiated().take_one()?, 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn behind_a_request_that_the_end_of_the_connection_has_ended_all_are_cancelled() {
+    each(|pair| {
+        pair.a.send_unready(1, 0, 64, 0)?;
+        // It would fail by itself, if its turn had come.
+        let mut element = pair.a.region.element(0, 64);
+        element.MemoryRegionToken ^= 0x100;
+        assert!(!pair.a.qp.send(2, &[element], 0)?.is_error());
+        let ending = pair.link.b.core().disconnect()?;
+        pair.link.a.core().wait_disconnect()?;
+        has_reason(&pair.a.initiated().take_one()?, 12);
+        has_reason(&pair.a.initiated().take_one()?, 1);
+        ending.ends_with(NtStatus::SUCCESS)
+    });
+}
+
+#[test]
 fn a_peer_that_disconnects() {
     each(|pair| {
         // While the send waits for a receive.

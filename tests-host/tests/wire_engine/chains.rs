@@ -11,14 +11,14 @@ use ndkpi::{NDK_OP_FLAG_ALLOW_LOCAL_WRITE as LOCAL_WRITE, NDK_OP_FLAG_READ_FENCE
 use super::{CLEAN, SEEDED, counters, on_cable, run};
 
 /// A region of the active side, and a page for it.
-struct Fast<'s> {
-    mr: Mr<'s>,
-    buffer: &'s Buffer,
+pub struct Fast<'s> {
+    pub mr: Mr<'s>,
+    pub buffer: &'s Buffer,
     mapping: &'s Mapping<'s>,
 }
 
 impl<'s> Fast<'s> {
-    fn new(s: &'s Session<'s>, pair: &Pair<'s>) -> Check<Self> {
+    pub fn new(s: &'s Session<'s>, pair: &Pair<'s>) -> Check<Self> {
         let mr = pair.a.pd.core().create_mr(true)?;
         mr.core().initialize(1, false)?.succeeds()?;
         let buffer = Buffer::new(s, PAGE)?;
@@ -29,7 +29,7 @@ impl<'s> Fast<'s> {
         }
     }
 
-    fn register(&self, pair: &Pair<'_>, context: usize) -> Check {
+    pub fn register(&self, pair: &Pair<'_>, context: usize) -> Check {
         self.register_with(pair, context, LOCAL_WRITE)
     }
 
@@ -45,7 +45,7 @@ impl<'s> Fast<'s> {
     }
 
     /// Writes the page to the peer.
-    fn write(&self, pair: &Pair<'_>, context: usize, to: isize) -> Check {
+    pub fn write(&self, pair: &Pair<'_>, context: usize, to: isize) -> Check {
         let element = self.buffer.element(0, 4096, self.mr.local_token()?);
         posted("NdkWrite", pair.a.qp.write(context, &[element], pair.b.remote(to), 0)?)
     }

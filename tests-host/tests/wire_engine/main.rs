@@ -1,13 +1,16 @@
 //! Adapters that reach each other by frames only.
 
-mod any_frames;
 mod causes;
 mod chains;
 mod ends;
 mod forged;
 mod frames;
+mod invalidations;
+mod refusals;
 mod soak;
 mod suite;
+
+use rigs::any_frames;
 
 use conformance::{
     Verdict,

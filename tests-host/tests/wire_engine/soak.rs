@@ -44,7 +44,12 @@ fn soak_does_everything_over_frames() {
 
 #[test]
 fn soak_on_a_spoilt_cable() {
-    let kinds = [Impairments { loss: 20, ..CLEAN }, Impairments { duplicates: 50, disorder: 50, ..CLEAN }];
+    let kinds = [
+        Impairments { loss: 20, ..CLEAN },
+        Impairments { duplicates: 50, disorder: 50, ..CLEAN },
+        Impairments { corruption: 20, ..CLEAN },
+        Impairments::all(10),
+    ];
     for (seed, impairments) in (20..).zip(kinds) {
         round(seed, impairments).unwrap_or_else(|seen| panic!("seed {seed}, {impairments:?}: {seen}"));
     }

@@ -6,13 +6,10 @@
 
 extern crate wdk_bindings as wdk_sys;
 
-#[expect(dead_code, reason = "the rules of requests need more of it")]
-mod skeleton;
-
 use std::{hint::black_box, ptr};
 
+use rigs::skeleton::{Loaded, Wrong, allocate, complete, keep, kept, output_buffer, run};
 use simulated_kernel::{Rule, caught};
-use skeleton::{Wrong, allocate, complete, keep, kept, output_buffer, run};
 use wdk_sys::{
     _EVENT_TYPE, _KWAIT_REASON, KDPC, KEVENT, KLOCK_QUEUE_HANDLE, KTIMER, LARGE_INTEGER, POOL_FLAG_NON_PAGED,
     POOL_FLAG_PAGED, PVOID, WDFREQUEST, call_unsafe_wdf_function_binding,
@@ -75,13 +72,13 @@ fn free(block: PVOID) {
     unsafe { ExFreePoolWithTag(block, TAG) };
 }
 
-fn double_free(_: &skeleton::Loaded) {
+fn double_free(_: &Loaded) {
     let block = allocate(64);
     free(block);
     free(block);
 }
 
-fn call_paged(_: &skeleton::Loaded) {
+fn call_paged(_: &Loaded) {
     // SAFETY: an allocation like any other.
     let block = unsafe { ExAllocatePool2(POOL_FLAG_PAGED, 64, TAG) };
     // SAFETY: no function is there, which is what the test is about.
@@ -90,7 +87,7 @@ fn call_paged(_: &skeleton::Loaded) {
     unsafe { nothing() };
 }
 
-fn touch_paged(_: &skeleton::Loaded) {
+fn touch_paged(_: &Loaded) {
     // SAFETY: an allocation like any other.
     let block = unsafe { ExAllocatePool2(POOL_FLAG_PAGED, 64, TAG) }.cast::<u8>();
     // SAFETY: the block is new; at this level it may be touched.
@@ -120,7 +117,7 @@ fn complete_under_a_lock(request: WDFREQUEST, _: usize) {
     unsafe { KeReleaseSpinLock(lock, before) };
 }
 
-fn call_back_under_a_lock(_: &skeleton::Loaded) {
+fn call_back_under_a_lock(_: &Loaded) {
     let lock = new_lock();
     // SAFETY: the lock is initialised.
     let before = unsafe { KeAcquireSpinLockRaiseToDpc(lock) };
@@ -170,7 +167,7 @@ fn overrun(request: WDFREQUEST, output: usize) {
     complete(request, 0, output);
 }
 
-fn reference_leak(loaded: &skeleton::Loaded) {
+fn reference_leak(loaded: &Loaded) {
     // SAFETY: the driver's own object.
     unsafe {
         call_unsafe_wdf_function_binding!(
@@ -183,7 +180,7 @@ fn reference_leak(loaded: &skeleton::Loaded) {
     }
 }
 
-fn wait_at_dispatch(_: &skeleton::Loaded) {
+fn wait_at_dispatch(_: &Loaded) {
     let event = keep(allocate(size_of::<KEVENT>())).cast::<KEVENT>();
     // SAFETY: a new block.
     unsafe { KeInitializeEvent(event, _EVENT_TYPE::NotificationEvent, 1) };
@@ -200,12 +197,12 @@ fn complete_twice(request: WDFREQUEST, _: usize) {
     complete(request, 0, 0);
 }
 
-fn no_tag(_: &skeleton::Loaded) {
+fn no_tag(_: &Loaded) {
     // SAFETY: what the test is about.
     let _ = unsafe { ExAllocatePool2(POOL_FLAG_NON_PAGED, 64, 0) };
 }
 
-fn write_after_free(_: &skeleton::Loaded) {
+fn write_after_free(_: &Loaded) {
     let block = allocate(64);
     free(block);
     let inside = block.cast::<u8>().wrapping_add(8);
@@ -213,7 +210,7 @@ fn write_after_free(_: &skeleton::Loaded) {
     unsafe { inside.write_volatile(1) };
 }
 
-fn event_after_free(_: &skeleton::Loaded) {
+fn event_after_free(_: &Loaded) {
     let event = allocate(size_of::<KEVENT>()).cast::<KEVENT>();
     // SAFETY: a new block.
     unsafe { KeInitializeEvent(event, _EVENT_TYPE::NotificationEvent, 0) };
@@ -227,7 +224,7 @@ unsafe extern "C" fn dawdle(_: *mut KDPC, _: PVOID, _: PVOID, _: PVOID) {
     unsafe { KeStallExecutionProcessor(5_000_000) };
 }
 
-fn long_dpc(_: &skeleton::Loaded) {
+fn long_dpc(_: &Loaded) {
     let dpc = new_dpc(dawdle);
     // SAFETY: the DPC is initialised.
     unsafe { KeInsertQueueDpc(dpc, ptr::null_mut(), ptr::null_mut()) };
@@ -241,7 +238,7 @@ unsafe extern "C" fn again(dpc: *mut KDPC, _: PVOID, _: PVOID, _: PVOID) {
 }
 
 /// Each run is short. Together they never end.
-fn endless_dpc(_: &skeleton::Loaded) {
+fn endless_dpc(_: &Loaded) {
     let dpc = new_dpc(again);
     // SAFETY: the DPC is initialised.
     unsafe { KeInsertQueueDpc(dpc, ptr::null_mut(), ptr::null_mut()) };
@@ -250,7 +247,7 @@ fn endless_dpc(_: &skeleton::Loaded) {
     let _ = unsafe { wdk_sys::ntddk::KeDelayExecutionThread(0, 0, &raw mut interval) };
 }
 
-fn lock_twice(_: &skeleton::Loaded) {
+fn lock_twice(_: &Loaded) {
     let lock = new_lock();
     let (mut one, mut two) = (KLOCK_QUEUE_HANDLE::default(), KLOCK_QUEUE_HANDLE::default());
     // SAFETY: the lock is initialised.

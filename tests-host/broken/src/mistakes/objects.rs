@@ -55,7 +55,7 @@ pub const ALL: &[Mistake] = &[
             COMPLETION,
             "«»// The reference goes to the consumer only when nothing can fail any more.",
             "if let Some(object) = &object { \
-                 /* SAFETY: `out` is valid for a write (the caller's promise). */ \
+                 /* SAFETY: `out` is valid for a write (`# Safety`). */ \
                  unsafe { self.out.write(object.as_public()) }; \
              }",
         )],

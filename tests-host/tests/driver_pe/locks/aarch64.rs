@@ -3,7 +3,7 @@
 use yaxpeax_arch::{Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction as Decoded, Opcode, Operand, SIMDSizeCode, SizeCode};
 
-use super::{Found, Imports, Instruction, Next, Place, Routine, State, Value};
+use super::{Found, FrameSlot, Imports, Instruction, Next, Routine, State, Value};
 
 /// Follows the code of a function that begins at `address`. `imports` has the addresses of the pointers to the routines.
 pub fn follow(code: &[u8], address: u64, imports: &Imports) -> Found {
@@ -207,7 +207,7 @@ impl Instruction for At {
             }
             // From here on the frame is counted anew: how far it was moved is not known.
             Opcode::AND if matches!(first, Operand::RegisterOrSP(_, 31)) => {
-                state.set(SP, Some(Value::Frame(Place { base: self.address, offset: 0 })));
+                state.set(SP, Some(Value::Frame(FrameSlot { base: self.address, offset: 0 })));
                 return;
             }
             _ => {}

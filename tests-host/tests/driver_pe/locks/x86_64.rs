@@ -7,7 +7,7 @@ use iced_x86::{
     Register,
 };
 
-use super::{Found, Imports, Instruction, Next, Place, Routine, State, Value};
+use super::{Found, FrameSlot, Imports, Instruction, Next, Routine, State, Value};
 
 /// Follows the code of a function that begins at `address`. `imports` has the addresses of the pointers to the routines.
 pub fn follow(code: &[u8], address: u64, imports: &Imports) -> Found {
@@ -53,7 +53,7 @@ fn set(state: &mut State, register: Register, value: Option<Value>) {
 }
 
 /// The place of the frame that an instruction's operand in memory is.
-fn place(state: &State, decoded: &Decoded) -> Option<Place> {
+fn place(state: &State, decoded: &Decoded) -> Option<FrameSlot> {
     if decoded.memory_index() != Register::None {
         return None;
     }
@@ -182,7 +182,7 @@ impl Instruction for Known {
             }
             // From here on the frame is counted anew: how far it was moved is not known.
             Mnemonic::And if first == Register::RSP => {
-                state.set(RSP, Some(Value::Frame(Place { base: decoded.ip(), offset: 0 })));
+                state.set(RSP, Some(Value::Frame(FrameSlot { base: decoded.ip(), offset: 0 })));
             }
             _ => {
                 for &register in &self.written {

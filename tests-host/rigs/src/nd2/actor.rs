@@ -1,10 +1,11 @@
 //! Processes that send control codes with anything in them, and end in between.
 
-use nd2_control::wire::{KEY, LINK_NAME, Reader, VERSION, Verb};
+use nd2_control::wire::{KEY, LINK_NAME, VERSION, Verb};
 use simulated_kernel::{Kernel, Process, wdk::STATUS_PENDING};
 
-use crate::{
+use super::{
     program::{Input, address, of},
+    reader::Reader,
     world::World,
 };
 
@@ -192,7 +193,7 @@ impl Actor {
                 Field::Elements => {
                     let elements = (0..random.below(4)).map(|_| (self.long(random), small(random), small(random)));
                     let elements: Vec<_> = elements.collect();
-                    crate::program::elements(input, &elements)
+                    super::program::elements(input, &elements)
                 }
                 Field::Bytes => {
                     let length = random.below(40);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use control::{
-    client::{Answer, ProviderDriver, Refusal, Transport},
+    client::{Answer, DeviceControl, ProviderDriver, Refusal},
     provider_device::{
         CompletionMode, FAULT_PLAN_ANSWER_BYTES, NIC_LINK_NAME, QUERY_FAULT_PLAN, QUERY_INFO, Recording, SDDL,
         SET_FAULT_PLAN, Settings,
@@ -13,7 +13,7 @@ use interpose::{
     Function,
     faults::{Kind, Plan, Rule, Which},
 };
-use kernel::ConsumerOs;
+use kernel::KernelRuntime;
 use ndk::{Adapter, NtStatus};
 use simulated_kernel::{
     Driver, IoFile, Kernel, Nic,
@@ -33,7 +33,7 @@ fn open(kernel: &Kernel) -> IoFile {
 /// A program's way to the driver.
 struct ToNic(IoFile);
 
-impl Transport for ToNic {
+impl DeviceControl for ToNic {
     fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
         transport::carry(&self.0.control(code, input, output.len()), output)
     }
@@ -119,7 +119,7 @@ pub fn use_it(driver: &Driver, nic: &Arc<Nic>) -> Result<(), NtStatus> {
     let raw = nic.open_ndk(VERSION)?;
     driver.run(|| {
         let theirs = nic.clone();
-        let os = Box::new(ConsumerOs::new(move |adapter| theirs.close_ndk(adapter)));
+        let os = Box::new(KernelRuntime::new(move |adapter| theirs.close_ndk(adapter)));
         // SAFETY: the adapter was just opened, and `os` closes such an adapter.
         let adapter = unsafe { Adapter::from_raw(raw, os) }.expect("information");
         faulty::use_it(&adapter, ADDRESSES[0])

@@ -65,7 +65,7 @@ impl Interface {
     /// It came from [`Interface::open`] and is not used again.
     pub unsafe fn close(&self, adapter: *mut NDK_ADAPTER) {
         let close = self.0.CloseNdkAdapter.expect("the provider can be closed");
-        // SAFETY: the interface's own function and context, and the caller's promise.
+        // SAFETY: the interface's own function and context; `open` opened the adapter, which is not used again (`# Safety`).
         unsafe { close(self.0.AdapterContext, adapter) };
     }
 }

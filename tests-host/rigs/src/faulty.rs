@@ -60,7 +60,7 @@ pub fn use_it(adapter: &Adapter, address: IpAddr) -> Result<(), NtStatus> {
     ended
 }
 
-/// Each fault, and what the consumer has of it: success, or one of these failures.
+/// Each fault, and what the consumer sees: success, or one of these failures.
 pub fn faults() -> Vec<(Rule, &'static [NtStatus])> {
     const CANCELLED: &[NtStatus] =
         &[NtStatus::CANCELLED, NtStatus::IO_TIMEOUT, NtStatus::CONNECTION_INVALID, NtStatus::CONNECTION_ABORTED];
@@ -85,7 +85,7 @@ pub fn faults() -> Vec<(Rule, &'static [NtStatus])> {
     all
 }
 
-/// The fault has happened, and the consumer has what it has to have of it.
+/// Checks that the fault has happened, and that the consumer has seen it.
 pub fn check(rule: Rule, statuses: &[NtStatus], outcome: Result<(), NtStatus>, made: u64) {
     assert!(made > 0, "{rule:?} has not happened: {outcome:?}");
     match outcome {

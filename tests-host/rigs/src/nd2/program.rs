@@ -6,11 +6,13 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use nd2_control::wire::{ADDRESS, ELEMENT, KEY, LINK_NAME, RESULT, Reader, VERSION, Verb};
+use nd2_control::wire::{ADDRESS, ELEMENT, KEY, LINK_NAME, RESULT, VERSION, Verb};
 use simulated_kernel::{
     Answer, File, Kernel, Pending, Process,
     wdk::{NTSTATUS, STATUS_SUCCESS},
 };
+
+use super::reader::Reader;
 
 /// An input.
 #[derive(Clone, Default)]

@@ -1,6 +1,6 @@
 //! Requests of a program to a driver in the simulated kernel.
 
-use control::client::{Answer, Refusal, Transport};
+use control::client::{Answer, DeviceControl, Refusal};
 use simulated_kernel::{
     File,
     wdk::{
@@ -12,13 +12,13 @@ use simulated_kernel::{
 /// What the crate does with `DeviceIoControl` on Windows.
 pub struct ToKernel(pub File);
 
-impl Transport for ToKernel {
+impl DeviceControl for ToKernel {
     fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
         carry(&self.0.control(code, input, output.len()), output)
     }
 }
 
-/// What a program has of a driver's answer.
+/// A driver's answer, as `DeviceIoControl` gives it to a program.
 pub fn carry(answer: &simulated_kernel::Answer, output: &mut [u8]) -> Result<Answer, Refusal> {
     let more = answer.status == STATUS_BUFFER_OVERFLOW;
     if !more && !answer.is_success() {

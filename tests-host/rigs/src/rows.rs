@@ -25,7 +25,7 @@ impl Random {
 
 /// Every row of the fuzzer's first corpus, then some at random.
 pub fn each(target: &str, work: fn(&[u8])) {
-    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
     let mut rows = 0;
     for seed in fs::read_dir(&seeds).expect("the fuzzer has seeds") {
         work(&fs::read(seed.expect("a seed").path()).expect("a seed can be read"));

@@ -61,14 +61,17 @@ pub fn with_pair(kernel: &Kernel, keywords: &[(&str, &str)], work: impl FnOnce(&
 
 /// Gives both ends their addresses, and waits until the driver knows them.
 pub fn configure(kernel: &Kernel, nics: [&Nic; 2]) {
-    for (nic, address) in nics.into_iter().zip(ADDRESSES) {
-        kernel.network().add_address(nic.if_index(), address, 24);
-    }
-    for (nic, address) in nics.into_iter().zip(IPV6_ADDRESSES) {
-        kernel.network().add_address(nic.if_index(), address, 64);
+    for (end, nic) in nics.into_iter().enumerate() {
+        configure_end(kernel, nic, end);
     }
     // The table is read by a work item.
     kernel.sleep(5_000);
+}
+
+/// Gives one end its addresses.
+pub fn configure_end(kernel: &Kernel, nic: &Nic, end: usize) {
+    kernel.network().add_address(nic.if_index(), ADDRESSES[end], 24);
+    kernel.network().add_address(nic.if_index(), IPV6_ADDRESSES[end], 64);
 }
 
 /// What the adapter has counted.
