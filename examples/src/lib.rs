@@ -1,4 +1,5 @@
-//! A helper for the examples: it connects two queue pairs. `ping_pong` does the same step by step.
+//! Helpers for the examples: [`connect`] connects two queue pairs, which `ping_pong` does step by step; a [`station::Station`] is an
+//! adapter on an Ethernet segment.
 //!
 //! ```
 //! use ndk::{QpSizes, host::Loopback};
@@ -14,6 +15,8 @@
 //! # Ok(())
 //! # }
 //! ```
+
+pub mod station;
 
 use ndk::{Adapter, Connection, NtStatus, Offer, Qp, host::Loopback};
 

@@ -6,10 +6,19 @@
 # clang (with lld) makes images with Control Flow Guard and a PDB. mingw-w64's compiler makes images with DWARF in them.
 # Names: consumer.sys, and consumer-NAME.sys for wrong/NAME.patch. Needs: clang lld llvm, or gcc-mingw-w64-x86-64-win32; and the
 # headers of mingw-w64-x86-64-dev; patch. The image of a Windows kit: README.md.
+# NDK_INCLUDE names the folder with ndkpi.h, MINGW_INCLUDE the one of mingw-w64's headers, OUT where the images go.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-compiler=clang out=$root/target/consumer-c only=
+root=$here/../..
+if [[ -f $here/include/ndkpi.h || ! -f $root/crates/abi/ndkpi/include/ndkpi.h ]]; then
+    # Copied out of SoftNDK's repository.
+    ndk=${NDK_INCLUDE:-$here/include} out=${OUT:-$here/build}
+else
+    root=$(cd "$root" && pwd)
+    ndk=${NDK_INCLUDE:-$root/crates/abi/ndkpi/include} out=${OUT:-$root/target/consumer-c}
+fi
+[[ -f $ndk/ndkpi.h ]] || { echo "$ndk has no ndkpi.h: NDK_INCLUDE names the folder that has (crates/abi/ndkpi/include of SoftNDK)" >&2; exit 1; }
+compiler=clang only=
 
 while (($# > 0)); do
     case $1 in
@@ -34,7 +43,7 @@ esac
 ((${#missing[@]} == 0)) || { echo "missing: apt-get install ${missing[*]}" >&2 && exit 1; }
 
 flags=(-std=c11 -O2 -Wall -Wextra -ffreestanding -fno-builtin -fno-strict-aliasing)
-includes=(-include "$here/mingw.h" -I "$here" -I "$root/crates/abi/ndkpi/include" -isystem "$headers/ddk" -isystem "$headers")
+includes=(-include "$here/mingw.h" -I "$here" -I "$ndk" -isystem "$headers/ddk" -isystem "$headers")
 mkdir -p "$out"
 case $compiler in
 clang)
@@ -72,6 +81,7 @@ sources=$out/sources
 mkdir -p "$sources"
 [[ -n $only && $only != right ]] || build consumer "$here/consumer.c"
 for patch in "$here"/wrong/*.patch; do
+    [[ -f $patch ]] || continue
     name=$(basename "$patch" .patch)
     [[ -z $only || $only == "$name" ]] || continue
     patch --silent --output="$sources/$name.c" "$here/consumer.c" "$patch"

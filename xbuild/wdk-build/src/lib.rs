@@ -1,7 +1,7 @@
 //! Stand-in for `wdk-build` on machines without the Windows Driver Kit.
 //!
 //! The genuine crate finds the kit, generates bindings and tells rustc about the driver model. Here the bindings are the
-//! stand-in for `wdk-sys`, and the linker's arguments come from `tools/build-drivers.sh`. What is left is the driver model,
+//! stand-in for `wdk-sys`, and the linker's arguments come from `cargo xtask drivers`. What is left is the driver model,
 //! by which the crates `wdk`, `wdk-alloc` and `wdk-panic` choose what to compile. See `docs/cross-build.md`.
 
 use std::fmt;

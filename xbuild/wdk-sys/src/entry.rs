@@ -109,9 +109,7 @@ unsafe extern "C" fn unload_miniport(globals: PWDF_DRIVER_GLOBALS, driver: WDFDR
     // SAFETY: the framework has put its table there when the driver was bound.
     let table = unsafe { WdfFunctions };
     // SAFETY: the table of KMDF 1.15 has 444 functions.
-    let place = unsafe { table.add(DRIVER_MINIPORT_UNLOAD) };
-    // SAFETY: as above.
-    let function = unsafe { place.read() };
+    let function = unsafe { table.add(DRIVER_MINIPORT_UNLOAD).read() };
     // SAFETY: the function in this place has this type (`wdfminiport.h`).
     let function =
         unsafe { transmute::<WDFFUNC, Option<unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDRIVER)>>(function) };
@@ -147,17 +145,19 @@ pub unsafe extern "C" fn FxDriverEntry(driver: PDRIVER_OBJECT, registry_path: PU
         unbind();
         return status;
     }
-    // SAFETY: the framework has set the globals when it was bound.
-    let globals = unsafe { WdfDriverGlobals };
-    // SAFETY: the framework's globals live until the driver unbinds.
-    let displace = unsafe { (*globals).DisplaceDriverUnload };
+    // SAFETY: the framework has set the globals when it was bound. The framework's globals live until the driver unbinds.
+    let displace = unsafe {
+        let globals = WdfDriverGlobals;
+        (*globals).DisplaceDriverUnload
+    };
     if displace != 0 {
         // SAFETY: the driver object is valid, and the system is not using the field while it loads the driver.
         let unload = unsafe { (*driver).DriverUnload };
-        // SAFETY: the system serialises load and unload.
-        unsafe { *STUB.unload.get() = unload };
-        // SAFETY: as above, the field is the driver's to set.
-        unsafe { (*driver).DriverUnload = Some(unload_driver) };
+        // SAFETY: the system serialises load and unload. The field is the driver's to set.
+        unsafe {
+            *STUB.unload.get() = unload;
+            (*driver).DriverUnload = Some(unload_driver);
+        }
     }
     status
 }
