@@ -1,6 +1,7 @@
 use std::{
     fs::OpenOptions,
     io::{BufRead as _, BufReader, Write as _},
+    path::Path,
     process::{Command, Stdio},
     time::Instant,
 };
@@ -115,6 +116,8 @@ impl Ci {
             return Ok(());
         }
         ensure!((1..=STEPS.len()).contains(&self.from), "there are steps 1 to {}: --list shows them", STEPS.len());
+        // Asked for now: a step that builds this package puts another file in its place, and Linux then has no path for it.
+        let myself = std::env::current_exe()?;
         // The lists of features leave out what the tasks in Makefile.toml do not use.
         context.cargo_tool("cargo-make", &["--no-default-features", "--bin", "cargo-make"])?;
         for (number, step) in (1..).zip(&STEPS).skip(self.from - 1) {
@@ -122,8 +125,8 @@ impl Ci {
             let commands = step.run.iter().map(|line| (line, false)).chain(step.count.iter().map(|line| (line, true)));
             for (line, counted) in commands {
                 println!("$ {line}");
-                let status =
-                    if counted { copied(command(context, line)?)? } else { command(context, line)?.status()? };
+                let mut command = command(context, &myself, line)?;
+                let status = if counted { copied(command)? } else { command.status()? };
                 ensure!(
                     status.success(),
                     "step {number} has failed: {line}\ncargo xtask ci --from {number} goes on from here"
@@ -141,8 +144,8 @@ fn list() {
     }
 }
 
-/// The command of a line.
-fn command(context: &Context, line: &str) -> Result<Command> {
+/// The command of a line. `myself` is this program.
+fn command(context: &Context, myself: &Path, line: &str) -> Result<Command> {
     let mut words = line.split(' ').peekable();
     let mut variables = Vec::new();
     while let Some((name, value)) = words.peek().and_then(|word| word.split_once('=')) {
@@ -153,7 +156,7 @@ fn command(context: &Context, line: &str) -> Result<Command> {
     let mut command = match words[..] {
         // Not by way of cargo, which would look whether this program is up to date. All steps share one build of ndkctl.
         ["cargo", "xtask", ref arguments @ ..] => {
-            let mut command = Command::new(std::env::current_exe()?);
+            let mut command = Command::new(myself);
             command.args(arguments).env("NDKCTL", context.ndkctl("release")?);
             command
         }
