@@ -1,11 +1,13 @@
 //! The seeded scheduler of threads: one runs at a time, and a random number decides which is next.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     sync::{Mutex, MutexGuard},
     thread::{self, Thread},
     time::{Duration, Instant},
 };
+
+use litemap::LiteMap;
 
 use host::machine::{Irql, MachineRef, current_irql, no_locks_held};
 use rand_xoshiro::{
@@ -27,7 +29,7 @@ struct Turns {
     /// All threads, the holder included.
     threads: VecDeque<u64>,
     /// Those that wait for their turn: only the one whose turn it is gets woken.
-    asleep: BTreeMap<u64, Thread>,
+    asleep: LiteMap<u64, Thread>,
     random: SplitMix64,
     trace: u64,
     /// Those that wait and have looked in vain since something was done last: they need no turn.
@@ -58,7 +60,7 @@ impl Baton {
         let turns = Turns {
             holder: 0,
             threads: VecDeque::new(),
-            asleep: BTreeMap::new(),
+            asleep: LiteMap::new(),
             random: SplitMix64::seed_from_u64(!seed),
             trace: 0,
             looked: BTreeSet::new(),
@@ -160,7 +162,7 @@ impl Baton {
         dispatcher: &Dispatcher,
         end: Option<u64>,
         what: &str,
-        mut condition: impl FnMut() -> bool,
+        condition: &mut dyn FnMut() -> bool,
     ) -> bool {
         loop {
             let mut holds = false;

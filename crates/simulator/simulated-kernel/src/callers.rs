@@ -3,7 +3,9 @@
 //! Drivers call each other by interfaces that the kernel does not see, so what a thread was called for does not say whose code
 //! it runs now. The stack does: each function belongs to a crate, and a test says of which crates each driver is made.
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::sync::Mutex;
+
+use litemap::LiteMap;
 
 use crate::{
     context::{self, DriverId},
@@ -20,7 +22,7 @@ const DEPTH: usize = 3;
 
 /// The drivers by the crates that their images are made of.
 #[derive(Default)]
-pub struct Images(BTreeMap<String, String>);
+pub struct Images(LiteMap<String, String>);
 
 impl Part for Mutex<Images> {}
 

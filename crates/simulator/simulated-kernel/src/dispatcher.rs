@@ -1,11 +1,13 @@
 //! Who waits, and for what: one lock and one condition for all objects, as the kernel's dispatcher has.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fmt,
     sync::{Condvar, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
+
+use litemap::LiteMap;
 
 use crate::{report::bug_check, rule::Rule, running, sites::site_in_words, sync::lock};
 
@@ -16,7 +18,7 @@ pub struct Dispatcher {
     signals: Mutex<u64>,
     changed: Condvar,
     /// Those who wait, by numbers of their own.
-    waits: Mutex<BTreeMap<u64, Waiting>>,
+    waits: Mutex<LiteMap<u64, Waiting>>,
     /// Events that were initialised again while they were set.
     lost: Mutex<BTreeSet<usize>>,
     /// What else is said of a wait without an end: a function of whoever knows that.

@@ -1,12 +1,11 @@
 //! The drivers that are loaded, and what everybody may know of each.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicU32, Ordering::AcqRel},
-    },
+use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicU32, Ordering::AcqRel},
 };
+
+use litemap::LiteMap;
 
 use wdk_bindings::{NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PFN_WDF_DRIVER_DEVICE_ADD, PFN_WDF_DRIVER_UNLOAD};
 
@@ -33,13 +32,13 @@ pub struct Loaded {
     /// The address of its globals, if it is an image that is bound to the framework.
     #[cfg(windows)]
     pub bound: Option<usize>,
-    pub parameters: BTreeMap<String, Value>,
+    pub parameters: LiteMap<String, Value>,
 }
 
 /// The drivers that are loaded.
 #[derive(Default)]
 pub struct Drivers {
-    loaded: Mutex<BTreeMap<DriverId, Loaded>>,
+    loaded: Mutex<LiteMap<DriverId, Loaded>>,
     /// How many there ever were.
     count: AtomicU32,
 }
@@ -60,7 +59,7 @@ impl Drivers {
 
 impl State {
     /// The drivers that are loaded.
-    pub fn drivers(&self) -> MutexGuard<'_, BTreeMap<DriverId, Loaded>> {
+    pub fn drivers(&self) -> MutexGuard<'_, LiteMap<DriverId, Loaded>> {
         lock(&self.part::<Drivers>().loaded)
     }
 }

@@ -1,6 +1,8 @@
 //! The IRQL up to which each routine may be called, from the table of what the DDI reference says.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::sync::OnceLock;
+
+use litemap::LiteMap;
 
 use host::machine::Irql;
 
@@ -33,7 +35,7 @@ const IN_REMARKS: [&str; 16] = [
 
 /// The highest level of a routine.
 pub fn of(routine: &str) -> Irql {
-    static LIMITS: OnceLock<BTreeMap<String, Irql>> = OnceLock::new();
+    static LIMITS: OnceLock<LiteMap<String, Irql>> = OnceLock::new();
     let limits = LIMITS.get_or_init(|| {
         let facts: serde_json::Value = serde_json::from_str(FACTS).expect("the facts are JSON");
         let routines = facts.as_object().expect("the facts are an object");

@@ -3,7 +3,9 @@
 //! The adviser of `softndk` and `softndknic` writes an event for each step (`interpose::adviser::Step`). They are kept here for the words of
 //! a wait for ever.
 
-use std::{collections::BTreeMap, fmt::Write, sync::Mutex};
+use std::{fmt::Write, sync::Mutex};
+
+use litemap::LiteMap;
 
 use crate::{
     findings::{Field, kind_in_words},
@@ -56,9 +58,9 @@ struct Call {
 
 #[derive(Debug, Default)]
 struct Steps {
-    objects: BTreeMap<u64, Object>,
+    objects: LiteMap<u64, Object>,
     /// By the object and the number of the call.
-    calls: BTreeMap<(u64, u64), Call>,
+    calls: LiteMap<(u64, u64), Call>,
 }
 
 /// What is known of the consumers of this kernel.

@@ -1,7 +1,9 @@
 //! Memory that requests need until their IRPs are complete: whoever frees, unlocks or unmaps it before, or returns from the function on whose stack
 //! it lies, is found out at once.
 
-use std::{collections::BTreeMap, ops::Range, sync::Mutex};
+use std::{ops::Range, sync::Mutex};
+
+use litemap::LiteMap;
 
 use crate::{
     report::bug_check,
@@ -13,7 +15,7 @@ use crate::{
 /// What requests need.
 #[derive(Default)]
 pub struct Pins {
-    all: BTreeMap<u64, Pin>,
+    all: LiteMap<u64, Pin>,
 }
 
 /// What one request needs.

@@ -1,6 +1,8 @@
 //! Which processor a thread is bound to, and how long DPCs have kept each one at `DISPATCH_LEVEL`.
 
-use std::{cell::Cell, collections::BTreeMap, sync::Mutex, time::Duration};
+use std::{cell::Cell, sync::Mutex, time::Duration};
+
+use litemap::LiteMap;
 
 use crate::{
     report::bug_check,
@@ -31,7 +33,7 @@ pub fn bound() -> Option<u32> {
 
 /// How long DPCs have kept each processor at `DISPATCH_LEVEL`.
 #[derive(Default)]
-pub struct AtDispatch(Mutex<BTreeMap<u32, Duration>>);
+pub struct AtDispatch(Mutex<LiteMap<u32, Duration>>);
 
 impl Part for AtDispatch {}
 

@@ -20,14 +20,18 @@ pub fn until<'what>(
     what: impl Into<Wait<'what>>,
     mut condition: impl FnMut() -> bool,
 ) -> bool {
-    let wait = what.into();
+    until_any(state, end, &what.into(), &mut condition)
+}
+
+/// One for all conditions.
+fn until_any(state: &Arc<State>, end: Option<u64>, wait: &Wait<'_>, condition: &mut dyn FnMut() -> bool) -> bool {
     let what = wait.what;
     if end.is_some_and(|end| end <= state.machine.now()) {
         return condition();
     }
     assert_irql_at_most(Irql::APC_LEVEL);
     assert_no_locks_held();
-    let _listed = state.dispatcher.list(state.next(), &wait);
+    let _listed = state.dispatcher.list(state.next(), wait);
     if let Some(baton) = &state.baton {
         // Others run on this thread meanwhile.
         let level = current_irql();

@@ -34,7 +34,7 @@ use super::{processor_block, shared_data, stubs};
 use crate::{
     paged, pool,
     report::{self, bug_check},
-    routine::carry_out,
+    routine::{Limit, carry_out},
     rule::Rule,
     sites::{
         images::{describe, with_image},
@@ -180,22 +180,18 @@ fn privileged(context: &mut CONTEXT, instruction: &Instruction, at: usize) -> bo
     origin::note(with_image(at, |image| image.driver), at, stack);
     if to_cr8 {
         let Ok(level) = u8::try_from(*register).map(Irql) else { stop(instruction, at) };
-        carry_out(
-            "mov cr8",
-            || Irql::HIGH_LEVEL,
-            |_| {
-                if level > machine::current_irql() {
-                    let _ = machine::raise(level);
-                    if level >= Irql::DISPATCH_LEVEL {
-                        paged::trim();
-                    }
-                } else {
-                    machine::lower(level);
+        carry_out("mov cr8", &Limit::at(Irql::HIGH_LEVEL), |_| {
+            if level > machine::current_irql() {
+                let _ = machine::raise(level);
+                if level >= Irql::DISPATCH_LEVEL {
+                    paged::trim();
                 }
-            },
-        );
+            } else {
+                machine::lower(level);
+            }
+        });
     } else {
-        *register = carry_out("mov from cr8", || Irql::HIGH_LEVEL, |_| u64::from(machine::current_irql().0));
+        *register = carry_out("mov from cr8", &Limit::at(Irql::HIGH_LEVEL), |_| u64::from(machine::current_irql().0));
     }
     context.Rip = instruction.next_ip();
     true

@@ -2,12 +2,14 @@
 
 use std::{
     cell::Cell,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::Acquire},
     },
 };
+
+use litemap::LiteMap;
 
 use ndis::{NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_STATUS};
 use ndkpi::{NDIS_HANDLE, NDIS_NDK_PROVIDER_CHARACTERISTICS};
@@ -79,7 +81,7 @@ pub struct Adapter {
     pub luid: u64,
     /// The name of its interface.
     pub alias: String,
-    pub keywords: BTreeMap<String, String>,
+    pub keywords: LiteMap<String, String>,
     pub handlers: NDIS_MINIPORT_DRIVER_CHARACTERISTICS,
     pub ndk: Option<NDIS_NDK_PROVIDER_CHARACTERISTICS>,
     /// What the miniport calls the adapter.
@@ -166,7 +168,7 @@ pub fn owed<T>(handler: Option<T>, name: &str) -> T {
 /// The adapters, by their handles.
 #[derive(Default)]
 pub struct Adapters {
-    pub live: BTreeMap<usize, Arc<Adapter>>,
+    pub live: LiteMap<usize, Arc<Adapter>>,
     /// Handles of adapters that are halted.
     pub halted: BTreeSet<usize>,
 }

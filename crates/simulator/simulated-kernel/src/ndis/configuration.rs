@@ -1,6 +1,8 @@
 //! The keywords of an adapter in the registry.
 
-use std::{collections::BTreeMap, ffi::c_void, sync::Mutex};
+use std::{ffi::c_void, sync::Mutex};
+
+use litemap::LiteMap;
 
 use ndis::{
     NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_CONFIGURATION_PARAMETER_DATA, NDIS_PARAMETER_TYPE,
@@ -31,7 +33,7 @@ const TAG: u32 = u32::from_ne_bytes(*b"NDcf");
 /// A configuration that a driver has open.
 pub struct Configuration {
     pub owner: Owner,
-    keywords: BTreeMap<String, String>,
+    keywords: LiteMap<String, String>,
     /// Blocks with values, which go when it is closed.
     values: Vec<usize>,
 }
@@ -46,7 +48,7 @@ fn with<R>(state: &State, handle: NDIS_HANDLE, work: impl FnOnce(&mut Configurat
 
 /// Those that are open.
 #[derive(Default)]
-pub struct Configurations(pub BTreeMap<usize, Configuration>);
+pub struct Configurations(pub LiteMap<usize, Configuration>);
 
 impl Part for Mutex<Configurations> {}
 

@@ -1,6 +1,8 @@
 //! Control devices of miniport drivers.
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::sync::Mutex;
+
+use litemap::LiteMap;
 
 use ndis::{DEVICE_OBJECT, DRIVER_DISPATCH, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_STATUS};
 use ndkpi::{NDIS_HANDLE, NtStatus, status::NDIS_STATUS_SUCCESS};
@@ -27,7 +29,7 @@ pub struct ControlDevice {
 
 /// The control devices, by their handles.
 #[derive(Default)]
-pub struct ControlDevices(pub BTreeMap<usize, ControlDevice>);
+pub struct ControlDevices(pub LiteMap<usize, ControlDevice>);
 
 impl Part for Mutex<ControlDevices> {}
 

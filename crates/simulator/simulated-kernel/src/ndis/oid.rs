@@ -2,7 +2,6 @@
 
 use std::{
     cell::Cell,
-    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{
@@ -11,6 +10,8 @@ use std::{
         },
     },
 };
+
+use litemap::LiteMap;
 
 use host::machine::{self, Irql};
 use ndis::{
@@ -188,7 +189,7 @@ impl Question<'_> {
 
 /// Requests that are not complete, by the address of the structure.
 #[derive(Default)]
-pub struct Requests(BTreeMap<usize, Arc<Request>>);
+pub struct Requests(LiteMap<usize, Arc<Request>>);
 
 impl Part for Mutex<Requests> {}
 

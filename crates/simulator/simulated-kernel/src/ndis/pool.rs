@@ -1,6 +1,8 @@
 //! Pools of net buffer lists, the lists, and what describes their bytes.
 
-use std::{collections::BTreeMap, ffi::c_void, sync::Mutex};
+use std::{ffi::c_void, sync::Mutex};
+
+use litemap::LiteMap;
 
 use ndis::{NET_BUFFER, NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS};
 use ndkpi::{MDL, NDIS_HANDLE};
@@ -53,10 +55,10 @@ pub struct List {
 /// Pools, and the lists by their address.
 #[derive(Default)]
 pub struct Pools {
-    by_handle: BTreeMap<usize, Pool>,
-    lists: BTreeMap<usize, List>,
+    by_handle: LiteMap<usize, Pool>,
+    lists: LiteMap<usize, List>,
     /// MDLs that drivers have allocated here.
-    mdls: BTreeMap<usize, Owner>,
+    mdls: LiteMap<usize, Owner>,
 }
 
 impl Part for Mutex<Pools> {}

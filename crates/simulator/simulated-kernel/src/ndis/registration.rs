@@ -2,9 +2,10 @@
 
 use std::{
     cell::Cell,
-    collections::BTreeMap,
     sync::{Arc, Mutex},
 };
+
+use litemap::LiteMap;
 
 use ndis::{DRIVER_OBJECT, NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_STATUS, NDIS_STRING, NDIS_WDM_DRIVER};
 use ndkpi::{
@@ -34,7 +35,7 @@ pub struct Miniport {
 
 /// The drivers that are registered as miniport drivers.
 #[derive(Default)]
-pub struct Miniports(pub BTreeMap<DriverId, Arc<Miniport>>);
+pub struct Miniports(pub LiteMap<DriverId, Arc<Miniport>>);
 
 impl Part for Mutex<Miniports> {}
 

@@ -1,9 +1,8 @@
 //! Sending: lists of the protocols, to the miniport and back.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
+
+use litemap::LiteMap;
 
 use host::machine::{self, Irql};
 use ndis::{NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NDIS_SEND_FLAGS_DISPATCH_LEVEL, NDIS_STATUS, NET_BUFFER_LIST};
@@ -48,7 +47,7 @@ pub struct Sent {
 
 /// All sends that are not over.
 #[derive(Default)]
-pub struct Sends(BTreeMap<usize, Arc<Send>>);
+pub struct Sends(LiteMap<usize, Arc<Send>>);
 
 impl Part for Mutex<Sends> {}
 

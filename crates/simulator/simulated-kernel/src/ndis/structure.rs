@@ -7,7 +7,7 @@ use crate::{report::bug_check, rule::Rule, state::State};
 /// Carries out a routine of NDIS, at most at that IRQL.
 macro_rules! ndis_routine {
     ($name:literal, $level:ident, $work:expr) => {
-        $crate::routine::carry_out($name, || host::machine::Irql::$level, $work)
+        $crate::routine::carry_out($name, &$crate::routine::Limit::at(host::machine::Irql::$level), $work)
     };
 }
 pub(super) use ndis_routine;

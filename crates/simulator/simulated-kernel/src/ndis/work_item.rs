@@ -1,10 +1,11 @@
 //! Work items of NDIS: a call in a system thread.
 
 use std::{
-    collections::BTreeMap,
     ffi::c_void,
     sync::{Arc, Mutex},
 };
+
+use litemap::LiteMap;
 
 use ndis::NDIS_IO_WORKITEM_FUNCTION;
 use ndkpi::NDIS_HANDLE;
@@ -29,7 +30,7 @@ pub struct WorkItem {
 
 /// The work items, by their handles.
 #[derive(Default)]
-pub struct WorkItems(pub BTreeMap<usize, Arc<WorkItem>>);
+pub struct WorkItems(pub LiteMap<usize, Arc<WorkItem>>);
 
 impl Part for Mutex<WorkItems> {}
 

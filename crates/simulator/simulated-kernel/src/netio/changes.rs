@@ -4,7 +4,6 @@
 //! thread that makes the change.
 
 use std::{
-    collections::BTreeMap,
     ffi::c_void,
     net::{IpAddr, SocketAddr},
     sync::{
@@ -15,6 +14,8 @@ use std::{
         },
     },
 };
+
+use litemap::LiteMap;
 
 use host::machine::{self, Irql};
 use ndis::{
@@ -71,7 +72,7 @@ struct Listener {
 /// All registrations, by handle.
 #[derive(Default)]
 pub struct Listeners {
-    all: BTreeMap<usize, Arc<Listener>>,
+    all: LiteMap<usize, Arc<Listener>>,
 }
 
 impl Part for Mutex<Listeners> {}

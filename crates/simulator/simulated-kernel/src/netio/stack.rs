@@ -1,10 +1,11 @@
 //! What the network stack knows: interfaces, addresses and routes.
 
 use std::{
-    collections::BTreeMap,
     net::IpAddr,
     sync::{Arc, Mutex},
 };
+
+use litemap::LiteMap;
 
 use ndis::{NET_IFINDEX, NET_LUID, NL_DAD_STATE};
 use ndkpi::NtStatus;
@@ -21,7 +22,7 @@ pub const NOT_FOUND: NtStatus = NtStatus::from_bits(0xC000_0225);
 /// stricter.
 macro_rules! helper {
     ($name:literal, $work:expr) => {
-        $crate::routine::carry_out($name, || host::machine::Irql::PASSIVE_LEVEL, $work)
+        $crate::routine::carry_out($name, &$crate::routine::Limit::at(host::machine::Irql::PASSIVE_LEVEL), $work)
     };
 }
 pub(super) use helper;
@@ -58,7 +59,7 @@ impl NewInterface {
 /// What the stack keeps.
 #[derive(Default)]
 pub struct Net {
-    pub interfaces: BTreeMap<NET_IFINDEX, Interface>,
+    pub interfaces: LiteMap<NET_IFINDEX, Interface>,
     pub addresses: Vec<Address>,
     pub routes: Vec<Route>,
     /// The index of the interface that was added last.

@@ -1,10 +1,11 @@
 //! Tables that the stack hands out and takes back, and the one of addresses.
 
 use std::{
-    collections::BTreeMap,
     net::{IpAddr, SocketAddr},
     sync::Mutex,
 };
+
+use litemap::LiteMap;
 
 use ndis::{AF_UNSPEC, MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE};
 use ndkpi::{AF_INET, AF_INET6, NtStatus};
@@ -24,9 +25,9 @@ const POISON: u64 = 0xDDDD_DDDD_DDDD_DDDD;
 /// The tables that drivers have.
 #[derive(Default)]
 pub struct Tables {
-    out: BTreeMap<usize, Table>,
+    out: LiteMap<usize, Table>,
     /// Those that came back: kept, so that who reads one reads nonsense.
-    back: BTreeMap<usize, Box<[u64]>>,
+    back: LiteMap<usize, Box<[u64]>>,
 }
 
 impl Part for Mutex<Tables> {}

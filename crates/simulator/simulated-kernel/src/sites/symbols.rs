@@ -1,9 +1,8 @@
 //! Whose code is on the stack, by the symbols of this program: the drivers are linked into it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
+
+use litemap::LiteMap;
 
 use object::{Object as _, ObjectSymbol as _, SymbolKind};
 
@@ -148,7 +147,7 @@ fn home_of(address: usize) -> Option<&'static str> {
 }
 
 /// Goes up the stack, with the drivers by the crates that their images are made of, from frame to frame of code of drivers, until `look` has seen enough.
-pub fn walk(images: &BTreeMap<String, String>, mut look: impl FnMut(usize, &str) -> bool) {
+pub fn walk(images: &LiteMap<String, String>, mut look: impl FnMut(usize, &str) -> bool) {
     if images.is_empty() {
         return;
     }

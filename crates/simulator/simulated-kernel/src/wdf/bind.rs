@@ -15,7 +15,7 @@ use crate::{
     context::{self, DriverId},
     image::code::Writer,
     report::bug_check,
-    routine::carry_out,
+    routine::{Limit, carry_out},
     rule::Rule,
     sites::images,
     state::State,
@@ -70,57 +70,52 @@ extern "C" fn WdfVersionBind(
     info: *mut WdfBindInfo,
     globals: *mut PWDF_DRIVER_GLOBALS,
 ) -> NTSTATUS {
-    carry_out(
-        "WdfVersionBind",
-        || Irql::PASSIVE_LEVEL,
-        |state| {
-            if driver.is_null() || registry_path.is_null() || info.is_null() || globals.is_null() {
-                bug_check(Rule::BadArgument, format_args!("WdfVersionBind without its arguments"));
-            }
-            // SAFETY: the driver's structure, which lives as long as its image.
-            let asked = unsafe { &mut *info };
-            let sizes = [size_of::<WdfBindInfo>(), size_of::<WdfBindInfo2>()];
-            if !sizes.contains(&(asked.size as usize)) || asked.function_table.is_null() {
-                return STATUS_INVALID_PARAMETER;
-            }
-            // A driver for a minor version works with any later one. Which functions there are, and not what the framework calls
-            // itself, decides what it can use.
-            if asked.version.major != 1 || asked.function_count as usize > COUNT {
-                return STATUS_REVISION_MISMATCH;
-            }
-            let caller = context::caller();
-            if state.strikes() {
-                return STATUS_INSUFFICIENT_RESOURCES;
-            }
-            let Some(table) = table_of(caller) else { return STATUS_INSUFFICIENT_RESOURCES };
-            let bound: &'static mut Bound =
-                Box::leak(Box::new(Bound { globals: WDF_DRIVER_GLOBALS::default(), table }));
-            if asked.function_count <= COPIED {
-                let place = asked.function_table.cast::<WDFFUNC>();
-                // SAFETY: the driver has room for as many functions as it says, in these versions.
-                unsafe { place.copy_from_nonoverlapping(bound.table.as_ptr(), asked.function_count as usize) };
-            } else {
-                // SAFETY: the driver's variable.
-                unsafe { asked.function_table.write(bound.table.as_ptr()) };
-            }
-            if asked.size as usize == size_of::<WdfBindInfo2>() {
-                let later = info.cast::<WdfBindInfo2>();
-                // SAFETY: the driver's structure is this one, by its size.
-                let higher = unsafe { (*later).client_is_higher };
-                if !higher.is_null() {
-                    // SAFETY: the driver's variable: everything that its version has is here.
-                    unsafe { higher.write(0) };
-                }
-            }
-            bound.globals.DisplaceDriverUnload = 1;
+    carry_out("WdfVersionBind", &Limit::at(Irql::PASSIVE_LEVEL), |state| {
+        if driver.is_null() || registry_path.is_null() || info.is_null() || globals.is_null() {
+            bug_check(Rule::BadArgument, format_args!("WdfVersionBind without its arguments"));
+        }
+        // SAFETY: the driver's structure, which lives as long as its image.
+        let asked = unsafe { &mut *info };
+        let sizes = [size_of::<WdfBindInfo>(), size_of::<WdfBindInfo2>()];
+        if !sizes.contains(&(asked.size as usize)) || asked.function_table.is_null() {
+            return STATUS_INVALID_PARAMETER;
+        }
+        // A driver for a minor version works with any later one. Which functions there are, and not what the framework calls
+        // itself, decides what it can use.
+        if asked.version.major != 1 || asked.function_count as usize > COUNT {
+            return STATUS_REVISION_MISMATCH;
+        }
+        let caller = context::caller();
+        if state.strikes() {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
+        let Some(table) = table_of(caller) else { return STATUS_INSUFFICIENT_RESOURCES };
+        let bound: &'static mut Bound = Box::leak(Box::new(Bound { globals: WDF_DRIVER_GLOBALS::default(), table }));
+        if asked.function_count <= COPIED {
+            let place = asked.function_table.cast::<WDFFUNC>();
+            // SAFETY: the driver has room for as many functions as it says, in these versions.
+            unsafe { place.copy_from_nonoverlapping(bound.table.as_ptr(), asked.function_count as usize) };
+        } else {
             // SAFETY: the driver's variable.
-            unsafe { globals.write(&raw mut bound.globals) };
-            if let Some(loaded) = state.drivers().get_mut(&caller) {
-                loaded.bound = Some((&raw mut bound.globals).expose_provenance());
+            unsafe { asked.function_table.write(bound.table.as_ptr()) };
+        }
+        if asked.size as usize == size_of::<WdfBindInfo2>() {
+            let later = info.cast::<WdfBindInfo2>();
+            // SAFETY: the driver's structure is this one, by its size.
+            let higher = unsafe { (*later).client_is_higher };
+            if !higher.is_null() {
+                // SAFETY: the driver's variable: everything that its version has is here.
+                unsafe { higher.write(0) };
             }
-            STATUS_SUCCESS
-        },
-    )
+        }
+        bound.globals.DisplaceDriverUnload = 1;
+        // SAFETY: the driver's variable.
+        unsafe { globals.write(&raw mut bound.globals) };
+        if let Some(loaded) = state.drivers().get_mut(&caller) {
+            loaded.bound = Some((&raw mut bound.globals).expose_provenance());
+        }
+        STATUS_SUCCESS
+    })
 }
 
 /// The framework's table with the driver's own thunks.
@@ -145,24 +140,20 @@ extern "C" fn WdfVersionUnbind(
     _info: *mut WdfBindInfo,
     globals: PWDF_DRIVER_GLOBALS,
 ) -> NTSTATUS {
-    carry_out(
-        "WdfVersionUnbind",
-        || Irql::PASSIVE_LEVEL,
-        |state| {
-            let caller = context::caller();
-            let (bound, handle) = {
-                let mut drivers = state.drivers();
-                drivers.get_mut(&caller).map_or((None, None), |driver| (driver.bound.take(), driver.handle.take()))
-            };
-            if bound != Some(globals.addr()) {
-                bug_check(Rule::BadArgument, format_args!("WdfVersionUnbind of a driver that is not bound"));
-            }
-            if let Some(handle) = handle {
-                state.delete_object(handle);
-            }
-            STATUS_SUCCESS
-        },
-    )
+    carry_out("WdfVersionUnbind", &Limit::at(Irql::PASSIVE_LEVEL), |state| {
+        let caller = context::caller();
+        let (bound, handle) = {
+            let mut drivers = state.drivers();
+            drivers.get_mut(&caller).map_or((None, None), |driver| (driver.bound.take(), driver.handle.take()))
+        };
+        if bound != Some(globals.addr()) {
+            bug_check(Rule::BadArgument, format_args!("WdfVersionUnbind of a driver that is not bound"));
+        }
+        if let Some(handle) = handle {
+            state.delete_object(handle);
+        }
+        STATUS_SUCCESS
+    })
 }
 
 impl State {
@@ -199,21 +190,17 @@ impl State {
 
 /// What the framework puts into the driver object, and the driver's entry code calls at its unload.
 unsafe extern "C" fn unload(_driver: PDRIVER_OBJECT) {
-    carry_out(
-        "the framework's DriverUnload",
-        || Irql::PASSIVE_LEVEL,
-        |state| {
-            let caller = context::caller();
-            let (handle, unload) = {
-                let drivers = state.drivers();
-                drivers.get(&caller).map_or((None, None), |driver| (driver.handle, driver.unload))
-            };
-            if let (Some(handle), Some(unload)) = (handle, unload) {
-                context::call(caller, "EvtDriverUnload", || {
-                    // SAFETY: the driver's own callback, with its live object.
-                    unsafe { unload(ptr::without_provenance_mut(handle)) };
-                });
-            }
-        },
-    );
+    carry_out("the framework's DriverUnload", &Limit::at(Irql::PASSIVE_LEVEL), |state| {
+        let caller = context::caller();
+        let (handle, unload) = {
+            let drivers = state.drivers();
+            drivers.get(&caller).map_or((None, None), |driver| (driver.handle, driver.unload))
+        };
+        if let (Some(handle), Some(unload)) = (handle, unload) {
+            context::call(caller, "EvtDriverUnload", || {
+                // SAFETY: the driver's own callback, with its live object.
+                unsafe { unload(ptr::without_provenance_mut(handle)) };
+            });
+        }
+    });
 }

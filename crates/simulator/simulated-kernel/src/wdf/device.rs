@@ -1,7 +1,6 @@
 //! Devices, their names, interfaces and the interfaces they can be queried for.
 
 use std::{
-    collections::BTreeMap,
     ptr,
     sync::{
         Arc, Mutex,
@@ -11,6 +10,8 @@ use std::{
         },
     },
 };
+
+use litemap::LiteMap;
 
 use ndkpi::NtStatus;
 use wdk_bindings::{
@@ -185,7 +186,7 @@ impl Kind for DeviceObject {
 
 /// Devices of plug and play that drivers are asked to take, with the handle of the framework's device, when it is made.
 #[derive(Default)]
-pub struct Nodes(pub BTreeMap<u64, Option<usize>>);
+pub struct Nodes(pub LiteMap<u64, Option<usize>>);
 
 impl state::Part for Mutex<Nodes> {}
 

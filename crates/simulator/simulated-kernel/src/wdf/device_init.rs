@@ -1,10 +1,11 @@
 //! What a device is made of.
 
 use std::{
-    collections::BTreeMap,
     ptr,
     sync::{Arc, Mutex},
 };
+
+use litemap::LiteMap;
 
 use wdk_bindings::{
     _WDF_FILEOBJECT_CLASS, BOOLEAN, NTSTATUS, PCUNICODE_STRING, PWDF_DRIVER_GLOBALS, PWDF_FILEOBJECT_CONFIG,
@@ -49,7 +50,7 @@ unsafe impl Send for Init {}
 
 /// Those that drivers have.
 #[derive(Default)]
-pub struct Inits(pub BTreeMap<usize, Init>);
+pub struct Inits(pub LiteMap<usize, Init>);
 
 impl Part for Mutex<Inits> {}
 

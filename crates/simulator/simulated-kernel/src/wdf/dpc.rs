@@ -22,7 +22,13 @@ use super::{
     function::function,
     object::{Kind, Object, Part, check_level},
 };
-use crate::{argument::check_size, routine::carry_out, state::State, tracked, wdm::dpc as dpc_of_wdm};
+use crate::{
+    argument::check_size,
+    routine::{Limit, carry_out},
+    state::State,
+    tracked,
+    wdm::dpc as dpc_of_wdm,
+};
 
 /// A DPC.
 pub struct DpcObject {
@@ -139,20 +145,16 @@ pub extern "C" fn WdfDpcEnqueue(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDPC) -
 
 pub extern "C" fn WdfDpcCancel(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDPC, wait: BOOLEAN) -> BOOLEAN {
     // At any level, unless it waits.
-    carry_out(
-        "WdfDpcCancel",
-        || Irql::HIGH_LEVEL,
-        |state| {
-            let (_, dpc) = dpc(state, handle);
-            if wait != 0 {
-                check_level("WdfDpcCancel", true);
-            }
-            state.preempt();
-            let removed = dpc.of_the_machine(state).remove().is_some();
-            if wait != 0 {
-                state.machine.flush();
-            }
-            BOOLEAN::from(removed)
-        },
-    )
+    carry_out("WdfDpcCancel", &Limit::at(Irql::HIGH_LEVEL), |state| {
+        let (_, dpc) = dpc(state, handle);
+        if wait != 0 {
+            check_level("WdfDpcCancel", true);
+        }
+        state.preempt();
+        let removed = dpc.of_the_machine(state).remove().is_some();
+        if wait != 0 {
+            state.machine.flush();
+        }
+        BOOLEAN::from(removed)
+    })
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     context, pool,
     report::bug_check,
-    routine::carry_out,
+    routine::{Limit, carry_out},
     rule::Rule,
     state::{State, lock},
     wdm::memory::kind as paged_kind,
@@ -98,30 +98,26 @@ pub extern "C" fn WdfMemoryCreate(
     };
     // The reference leaves the level to the pool.
     let level = if paged { Irql::APC_LEVEL } else { Irql::DISPATCH_LEVEL };
-    carry_out(
-        "WdfMemoryCreate",
-        || level,
-        |state| {
-            if size == 0 {
-                return STATUS_INVALID_PARAMETER;
-            }
-            let (owner, tag) = (context::caller(), if tag == 0 { TAG } else { tag });
-            let block =
-                if paged { pool::allocate_paged(owner, size, tag) } else { pool::allocate(owner, size, tag, false) };
-            let Some(block) = block else { return STATUS_INSUFFICIENT_RESOURCES };
-            let kind = MemoryObject::new((block, size), Owner::Object(tag), paged);
-            let Some(object) = state.create_object(Arc::new(kind), attributes, state.driver_object(owner)) else {
-                return STATUS_INSUFFICIENT_RESOURCES;
-            };
-            // SAFETY: the driver's place, which lives until the call returns.
-            unsafe { place.write(object.pointer()) };
-            if !buffer.is_null() {
-                // SAFETY: not null, so the driver's place, which lives until the call returns.
-                unsafe { buffer.write(ptr::with_exposed_provenance_mut(block)) };
-            }
-            STATUS_SUCCESS
-        },
-    )
+    carry_out("WdfMemoryCreate", &Limit::at(level), |state| {
+        if size == 0 {
+            return STATUS_INVALID_PARAMETER;
+        }
+        let (owner, tag) = (context::caller(), if tag == 0 { TAG } else { tag });
+        let block =
+            if paged { pool::allocate_paged(owner, size, tag) } else { pool::allocate(owner, size, tag, false) };
+        let Some(block) = block else { return STATUS_INSUFFICIENT_RESOURCES };
+        let kind = MemoryObject::new((block, size), Owner::Object(tag), paged);
+        let Some(object) = state.create_object(Arc::new(kind), attributes, state.driver_object(owner)) else {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(object.pointer()) };
+        if !buffer.is_null() {
+            // SAFETY: not null, so the driver's place, which lives until the call returns.
+            unsafe { buffer.write(ptr::with_exposed_provenance_mut(block)) };
+        }
+        STATUS_SUCCESS
+    })
 }
 
 pub extern "C" fn WdfMemoryCreatePreallocated(

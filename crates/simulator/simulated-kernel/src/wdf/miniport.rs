@@ -12,7 +12,12 @@ use wdk_bindings::{
 };
 
 use super::{device::DeviceObject, function::Function};
-use crate::{report::bug_check, routine::carry_out, rule::Rule, wdf::object::Driver};
+use crate::{
+    report::bug_check,
+    routine::{Limit, carry_out},
+    rule::Rule,
+    wdf::object::Driver,
+};
 
 /// The place of `WdfDeviceMiniportCreate` in the table of KMDF 1.15 and later.
 const DEVICE_MINIPORT_CREATE: usize = 200;
@@ -63,52 +68,41 @@ unsafe extern "C" fn WdfDeviceMiniportCreate(
     physical: PDEVICE_OBJECT,
     place: *mut WDFDEVICE,
 ) -> NTSTATUS {
-    carry_out(
-        "WdfDeviceMiniportCreate",
-        || Irql::PASSIVE_LEVEL,
-        |state| {
-            let object = state.given(driver);
-            let mode = state.drivers().get(&object.owner).is_some_and(|loaded| loaded.miniport_mode);
-            if object.part::<Driver>().is_none() || !mode {
-                bug_check(
-                    Rule::BadHandle,
-                    format_args!("a miniport's device of a driver that is not in miniport mode"),
-                );
-            }
-            if functional.is_null() || attached.is_null() || physical.is_null() {
-                bug_check(Rule::BadArgument, format_args!("a miniport's device without its device objects"));
-            }
-            let device = Arc::new(DeviceObject::of_miniport(object.owner, functional.addr()));
-            let parent = Some(object.handle);
-            let Some(made) = state.create_object(device.clone(), attributes, parent) else {
-                return STATUS_INSUFFICIENT_RESOURCES;
-            };
-            device.handle.store(made.handle, Release);
-            // SAFETY: the driver's place, which lives until the call returns.
-            unsafe { place.write(made.pointer()) };
-            STATUS_SUCCESS
-        },
-    )
+    carry_out("WdfDeviceMiniportCreate", &Limit::at(Irql::PASSIVE_LEVEL), |state| {
+        let object = state.given(driver);
+        let mode = state.drivers().get(&object.owner).is_some_and(|loaded| loaded.miniport_mode);
+        if object.part::<Driver>().is_none() || !mode {
+            bug_check(Rule::BadHandle, format_args!("a miniport's device of a driver that is not in miniport mode"));
+        }
+        if functional.is_null() || attached.is_null() || physical.is_null() {
+            bug_check(Rule::BadArgument, format_args!("a miniport's device without its device objects"));
+        }
+        let device = Arc::new(DeviceObject::of_miniport(object.owner, functional.addr()));
+        let parent = Some(object.handle);
+        let Some(made) = state.create_object(device.clone(), attributes, parent) else {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        };
+        device.handle.store(made.handle, Release);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(made.pointer()) };
+        STATUS_SUCCESS
+    })
 }
 
 unsafe extern "C" fn WdfDriverMiniportUnload(_globals: PWDF_DRIVER_GLOBALS, driver: WDFDRIVER) {
-    carry_out(
-        "WdfDriverMiniportUnload",
-        || Irql::PASSIVE_LEVEL,
-        |state| {
-            let object = state.given(driver);
-            let owner = object.owner;
-            let mode = state.drivers().get(&owner).is_some_and(|loaded| loaded.miniport_mode);
-            if object.part::<Driver>().is_none() || !mode {
-                bug_check(
-                    Rule::BadHandle,
-                    format_args!("WdfDriverMiniportUnload of a driver that is not in miniport mode"),
-                );
-            }
-            if let Some(loaded) = state.drivers().get_mut(&owner) {
-                loaded.handle = None;
-            }
-            state.delete_object(object.handle);
-        },
-    );
+    carry_out("WdfDriverMiniportUnload", &Limit::at(Irql::PASSIVE_LEVEL), |state| {
+        let object = state.given(driver);
+        let owner = object.owner;
+        let mode = state.drivers().get(&owner).is_some_and(|loaded| loaded.miniport_mode);
+        if object.part::<Driver>().is_none() || !mode {
+            bug_check(
+                Rule::BadHandle,
+                format_args!("WdfDriverMiniportUnload of a driver that is not in miniport mode"),
+            );
+        }
+        if let Some(loaded) = state.drivers().get_mut(&owner) {
+            loaded.handle = None;
+        }
+        state.delete_object(object.handle);
+    });
 }

@@ -34,7 +34,11 @@ use image_loader::framework::FUNCTIONS;
 use wdk_bindings::{_WDFFUNCENUM, WDFFUNC};
 
 use self::function::Function;
-use crate::{report::bug_check, routine::carry_out, rule::Rule};
+use crate::{
+    report::bug_check,
+    routine::{Limit, carry_out},
+    rule::Rule,
+};
 
 #[cfg(unix)]
 use wdk_bindings::{PWDF_DRIVER_GLOBALS, WDF_DRIVER_GLOBALS};
@@ -54,11 +58,9 @@ static mut WdfDriverGlobals: PWDF_DRIVER_GLOBALS = ptr::null_mut();
 /// Stands where the function with that index would be.
 extern "C" fn missing<const INDEX: usize>() {
     let name = FUNCTIONS.get(INDEX).copied().unwrap_or("a function of the framework");
-    carry_out(
-        name,
-        || host::machine::Irql::HIGH_LEVEL,
-        |_| bug_check(Rule::NotSimulated, format_args!("{name}, function {INDEX} of the framework")),
-    );
+    carry_out(name, &Limit::at(host::machine::Irql::HIGH_LEVEL), |_| {
+        bug_check(Rule::NotSimulated, format_args!("{name}, function {INDEX} of the framework"))
+    });
 }
 
 macro_rules! missing {

@@ -2,7 +2,6 @@
 
 use std::{
     any::Any,
-    collections::BTreeMap,
     ptr,
     sync::{
         Arc, Mutex,
@@ -12,6 +11,8 @@ use std::{
         },
     },
 };
+
+use litemap::LiteMap;
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
@@ -35,7 +36,7 @@ const TAG: u32 = u32::from_ne_bytes(*b"FxDr");
 
 /// All objects by handle.
 #[derive(Default)]
-pub struct Objects(BTreeMap<usize, Arc<Object>>);
+pub struct Objects(LiteMap<usize, Arc<Object>>);
 
 impl state::Part for Mutex<Objects> {}
 

@@ -1,10 +1,11 @@
 //! Callback objects: drivers register routines with one, and whoever made it has them called.
 
 use std::{
-    collections::BTreeMap,
     ptr,
     sync::{Arc, Mutex},
 };
+
+use litemap::LiteMap;
 
 use wdk_bindings::{
     BOOLEAN, NTSTATUS, OBJECT_ATTRIBUTES, POBJECT_ATTRIBUTES, PVOID, STATUS_INSUFFICIENT_RESOURCES,
@@ -44,7 +45,7 @@ struct Callback {
     /// How often it is referred to, by its users and by registrations together.
     references: i64,
     /// How often each driver refers to it, with the place of its last call of `ExCreateCallback`.
-    users: BTreeMap<DriverId, (i64, Site)>,
+    users: LiteMap<DriverId, (i64, Site)>,
 }
 
 /// A routine that is registered.
@@ -60,9 +61,9 @@ struct Registration {
 /// All of them. What a driver gets for an object or a registration is its number here, and no address.
 #[derive(Default)]
 pub struct Callbacks {
-    objects: BTreeMap<usize, Callback>,
+    objects: LiteMap<usize, Callback>,
     /// In the order of their registration.
-    registrations: BTreeMap<usize, Arc<Registration>>,
+    registrations: LiteMap<usize, Arc<Registration>>,
 }
 
 impl Part for Mutex<Callbacks> {}
@@ -186,7 +187,7 @@ extern "C" fn ExCreateCallback(
             permanent: attributes.Attributes & PERMANENT != 0,
             is_of_the_system: of_the_system.is_some(),
             references: 0,
-            users: BTreeMap::new(),
+            users: LiteMap::new(),
         });
         callback.references += 1;
         let user = callback.users.entry(driver).or_insert_with(|| (0, site.clone()));

@@ -1,12 +1,11 @@
 //! Clocks.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
+
+use litemap::LiteMap;
 
 use host::machine;
 use wdk_bindings::{BOOLEAN, LARGE_INTEGER, ULONG, ULONG64, ULONGLONG};
@@ -36,7 +35,7 @@ impl Part for Asked {}
 
 /// Drivers that have asked for a faster clock.
 #[derive(Default)]
-pub struct Resolution(BTreeMap<DriverId, u32>);
+pub struct Resolution(LiteMap<DriverId, u32>);
 
 impl Part for Mutex<Resolution> {}
 

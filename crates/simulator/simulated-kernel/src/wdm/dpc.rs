@@ -2,10 +2,11 @@
 
 use std::{
     cell::Cell,
-    collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
+
+use litemap::LiteMap;
 
 use host::machine::{Arguments, Dpc, Importance};
 use wdk_bindings::{
@@ -46,7 +47,7 @@ pub fn tracked(state: &State, dpc: *mut KDPC) -> Arc<Dpc> {
 
 /// DPCs that are running, of all drivers together by driver.
 #[derive(Default)]
-pub struct RunningDpcs(BTreeMap<DriverId, u32>);
+pub struct RunningDpcs(LiteMap<DriverId, u32>);
 
 impl Part for Mutex<RunningDpcs> {}
 

@@ -1,6 +1,8 @@
 //! Timers that the system allocates: a `KTIMER` with a DPC of its own, both in memory of the system's.
 
-use std::{collections::BTreeMap, ptr, sync::Mutex};
+use std::{ptr, sync::Mutex};
+
+use litemap::LiteMap;
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
@@ -44,7 +46,7 @@ struct Allocated {
 
 /// Those that are not deleted.
 #[derive(Default)]
-pub struct ExTimers(BTreeMap<usize, Allocated>);
+pub struct ExTimers(LiteMap<usize, Allocated>);
 
 impl Part for Mutex<ExTimers> {}
 

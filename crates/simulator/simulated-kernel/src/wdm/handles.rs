@@ -1,12 +1,11 @@
 //! Handles of the kernel and of processes: of threads and of registry keys.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering::AcqRel},
-    },
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering::AcqRel},
 };
+
+use litemap::LiteMap;
 
 use wdk_bindings::{OBJ_KERNEL_HANDLE, ULONG};
 
@@ -19,7 +18,7 @@ use crate::{
 
 /// The processes of handles that are not the kernel's.
 #[derive(Default)]
-pub struct Handles(BTreeMap<usize, u32>);
+pub struct Handles(LiteMap<usize, u32>);
 
 impl Part for Mutex<Handles> {}
 

@@ -1,6 +1,8 @@
 //! Memory descriptor lists.
 
-use std::{collections::BTreeMap, ptr, sync::Mutex};
+use std::{ptr, sync::Mutex};
+
+use litemap::LiteMap;
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
@@ -34,9 +36,9 @@ const fn flag(flag: u32) -> CSHORT {
 /// The MDLs that drivers have allocated.
 #[derive(Default)]
 pub struct Mdls {
-    owners: BTreeMap<usize, DriverId>,
+    owners: LiteMap<usize, DriverId>,
     /// Those that pages were allocated for, and where these are.
-    pages: BTreeMap<usize, usize>,
+    pages: LiteMap<usize, usize>,
 }
 
 impl Part for Mutex<Mdls> {}

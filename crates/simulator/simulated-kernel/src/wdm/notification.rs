@@ -1,7 +1,6 @@
 //! Notifications of plug and play: device interfaces that come and go.
 
 use std::{
-    collections::BTreeMap,
     ptr,
     sync::{
         Arc, Mutex,
@@ -11,6 +10,8 @@ use std::{
         },
     },
 };
+
+use litemap::LiteMap;
 
 use wdk_bindings::{
     _IO_NOTIFICATION_EVENT_CATEGORY, DEVICE_INTERFACE_CHANGE_NOTIFICATION, DRIVER_OBJECT, GUID,
@@ -50,7 +51,7 @@ pub struct Registration {
 /// All registrations, by number, and what there is to tell of.
 #[derive(Default)]
 pub struct Notifications {
-    all: BTreeMap<usize, Arc<Registration>>,
+    all: LiteMap<usize, Arc<Registration>>,
     /// The device interfaces that are there: class and symbolic link.
     interfaces: Vec<(GUID, Vec<u16>)>,
 }

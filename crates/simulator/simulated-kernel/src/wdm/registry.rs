@@ -1,6 +1,8 @@
 //! The registry, as far as drivers open it by its path: the keys of their services, `Parameters` in them, and what they create below.
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::sync::Mutex;
+
+use litemap::LiteMap;
 
 use wdk_bindings::{
     _KEY_VALUE_INFORMATION_CLASS, ACCESS_MASK, HANDLE, KEY_VALUE_FULL_INFORMATION, KEY_VALUE_INFORMATION_CLASS,
@@ -37,16 +39,16 @@ pub struct Key {
 
 /// Those that are open, by their handles.
 #[derive(Default)]
-pub struct Keys(BTreeMap<usize, Key>);
+pub struct Keys(LiteMap<usize, Key>);
 
 impl Part for Mutex<Keys> {}
 
 /// Values of a key.
-pub type Values = BTreeMap<String, Value>;
+pub type Values = LiteMap<String, Value>;
 
 /// What drivers have created, and values of services' own keys: by the path in small letters.
 #[derive(Default)]
-pub struct Hive(BTreeMap<String, Values>);
+pub struct Hive(LiteMap<String, Values>);
 
 impl Part for Mutex<Hive> {}
 

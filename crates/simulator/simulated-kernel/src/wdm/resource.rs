@@ -1,9 +1,8 @@
 //! Resources (`ERESOURCE`): one writer, or several readers.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
+
+use litemap::LiteMap;
 
 use host::machine::{self, Irql};
 use wdk_bindings::{BOOLEAN, NTSTATUS, PERESOURCE, STATUS_SUCCESS};
@@ -26,7 +25,7 @@ pub struct Resource(Mutex<Holders>);
 #[derive(Default)]
 struct Holders {
     /// The threads, and how often each has it.
-    threads: BTreeMap<u64, u32>,
+    threads: LiteMap<u64, u32>,
     /// There is one, and it writes.
     exclusive: bool,
 }

@@ -1,16 +1,15 @@
 //! Run-down protection, with one count (`EX_RUNDOWN_REF`) or one for each processor (`EX_RUNDOWN_REF_CACHE_AWARE`). The second has the
 //! same rules. It is opaque, and most drivers have the system allocate it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{
-            AtomicU64,
-            Ordering::{AcqRel, Acquire, Release},
-        },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{
+        AtomicU64,
+        Ordering::{AcqRel, Acquire, Release},
     },
 };
+
+use litemap::LiteMap;
 
 use wdk_bindings::{BOOLEAN, EX_RUNDOWN_REF, POOL_TYPE, SIZE_T, ULONG};
 
@@ -52,7 +51,7 @@ impl Structure for Rundown {
 /// Those that the system has allocated, by address: whose they are, and where they were allocated. Their memory is never freed, so that
 /// a late use is told from one of something else.
 #[derive(Default)]
-pub struct Rundowns(BTreeMap<usize, (DriverId, Site)>);
+pub struct Rundowns(LiteMap<usize, (DriverId, Site)>);
 
 impl Part for Mutex<Rundowns> {}
 

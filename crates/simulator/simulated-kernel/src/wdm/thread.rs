@@ -1,7 +1,6 @@
 //! System threads, their handles and references.
 
 use std::{
-    collections::BTreeMap,
     ptr,
     sync::{
         Arc, Mutex,
@@ -12,6 +11,8 @@ use std::{
     },
     thread::JoinHandle,
 };
+
+use litemap::LiteMap;
 
 use wdk_bindings::{
     ACCESS_MASK, BOOLEAN, CLIENT_ID, HANDLE, KPRIORITY, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE,
@@ -47,12 +48,12 @@ pub struct Thread {
 /// The threads, and the handles that drivers have of them.
 #[derive(Default)]
 pub struct Threads {
-    handles: BTreeMap<usize, Arc<Thread>>,
+    handles: LiteMap<usize, Arc<Thread>>,
     /// By the address that a driver knows a referenced one by.
-    objects: BTreeMap<usize, Arc<Thread>>,
+    objects: LiteMap<usize, Arc<Thread>>,
     all: Vec<(Arc<Thread>, JoinHandle<()>)>,
     /// Those that were set, by the address that a driver knows a thread by.
-    priorities: BTreeMap<usize, KPRIORITY>,
+    priorities: LiteMap<usize, KPRIORITY>,
 }
 
 impl Part for Mutex<Threads> {}

@@ -1,11 +1,12 @@
 //! Tracing: events of providers, and text for a debugger.
 
 use std::{
-    collections::BTreeMap,
     ffi::{CStr, c_char},
     ptr,
     sync::Mutex,
 };
+
+use litemap::LiteMap;
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
@@ -50,13 +51,13 @@ impl EventData {
 
 /// Registered providers of events.
 #[derive(Default)]
-pub struct Providers(BTreeMap<u64, DriverId>);
+pub struct Providers(LiteMap<u64, DriverId>);
 
 impl Part for Mutex<Providers> {}
 
 /// How often each event was written, by the name that it says of itself.
 #[derive(Default)]
-pub struct Events(BTreeMap<String, u32>);
+pub struct Events(LiteMap<String, u32>);
 
 impl Part for Mutex<Events> {}
 
@@ -79,7 +80,7 @@ impl State {
 impl Kernel {
     /// How often each event of `TraceLogging` was written, by its name.
     #[must_use]
-    pub fn events(&self) -> BTreeMap<String, u32> {
+    pub fn events(&self) -> LiteMap<String, u32> {
         self.state.locked::<Events>().0.clone()
     }
 }
@@ -242,24 +243,20 @@ fn is_wide(format: &[u8]) -> bool {
 
 fn print(name: &'static str, format: *const c_char) -> ULONG {
     // The reference allows any level at which the format's arguments can be read.
-    routine::carry_out(
-        name,
-        || Irql::HIGH_LEVEL,
-        |_| {
-            if format.is_null() {
-                return 0;
-            }
-            // SAFETY: the driver's text ends with a zero.
-            let text = unsafe { CStr::from_ptr(format) };
-            let level = machine::current_irql();
-            if level > Irql::PASSIVE_LEVEL && is_wide(text.to_bytes()) {
-                let words = format_args!("{name} of wide characters, whose tables are pageable, at {level}: {text:?}");
-                bug_check(Rule::IrqlTooHigh, words);
-            }
-            if routine::trace() {
-                eprintln!("{name}: {}", text.to_string_lossy().trim_end());
-            }
-            0
-        },
-    )
+    routine::carry_out(name, &routine::Limit::at(Irql::HIGH_LEVEL), |_| {
+        if format.is_null() {
+            return 0;
+        }
+        // SAFETY: the driver's text ends with a zero.
+        let text = unsafe { CStr::from_ptr(format) };
+        let level = machine::current_irql();
+        if level > Irql::PASSIVE_LEVEL && is_wide(text.to_bytes()) {
+            let words = format_args!("{name} of wide characters, whose tables are pageable, at {level}: {text:?}");
+            bug_check(Rule::IrqlTooHigh, words);
+        }
+        if routine::trace() {
+            eprintln!("{name}: {}", text.to_string_lossy().trim_end());
+        }
+        0
+    })
 }

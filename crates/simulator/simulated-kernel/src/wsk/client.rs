@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use litemap::LiteMap;
+
 use host::machine::Irql;
 use ndis::{
     IRP, WSK_CLIENT_NPI, WSK_EVENT_RECEIVE_FROM, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_DISPATCH,
@@ -21,7 +23,7 @@ use super::{
 use crate::{
     context::{self, NOBODY},
     report::bug_check,
-    routine::carry_out,
+    routine::{Limit, carry_out},
     rule::Rule,
     state::State,
     tracked::{Kind, Object},
@@ -41,94 +43,86 @@ static FUNCTIONS: WSK_PROVIDER_DISPATCH = WSK_PROVIDER_DISPATCH {
 
 #[unsafe(no_mangle)]
 extern "system" fn WskRegister(npi: *const WSK_CLIENT_NPI, registration: *mut WSK_REGISTRATION) -> NtStatus {
-    carry_out(
-        "WskRegister",
-        || Irql::PASSIVE_LEVEL,
-        |state| {
-            present(npi.addr(), "the client");
-            present(registration.addr(), "the registration");
-            // SAFETY: the driver's structure, which lives until the call returns.
-            let npi = unsafe { npi.read() };
-            present(npi.Dispatch.addr(), "the client's dispatch table");
-            // SAFETY: the driver's structure, which lives until the client is deregistered.
-            let dispatch = unsafe { npi.Dispatch.read() };
-            if dispatch.Reserved != 0 {
-                bug_check(Rule::BadArgument, format_args!("a reserved field of WSK_CLIENT_DISPATCH is not zero"));
-            }
-            if dispatch.Version != WSK_VERSION_1_0 {
-                return NtStatus::NOINTERFACE;
-            }
-            if state.strikes() {
-                return NtStatus::INSUFFICIENT_RESOURCES;
-            }
-            if state.locked::<Clients>().registered(registration.addr()).is_some() {
-                bug_check(Rule::BadArgument, format_args!("{registration:p} is registered already"));
-            }
-            let number = usize::try_from(state.next()).unwrap_or(0) * 64;
-            let of_system: &'static mut DRIVER_OBJECT = Box::leak(Box::new(DRIVER_OBJECT::default()));
-            let client = Client {
-                owner: context::caller(),
-                registration: registration.addr(),
-                is_leaving: false,
-                captured: 0,
-                adapters: std::collections::BTreeMap::new(),
-                device: state.create_physical_device(of_system, [None; IRP_MJ_MAXIMUM_FUNCTION as usize + 1]),
-                has_static_event: false,
-            };
-            let clockwork = Clockwork::try_new(&state.machine).map(Arc::new);
-            let mut clients = state.locked::<Clients>();
-            clockwork::begin(state, clockwork.ok());
-            clients.add(number, client);
-            // SAFETY: the driver's memory, which is Winsock Kernel's until the client is deregistered.
-            unsafe { (*registration).ReservedRegistrationState = number as u64 };
-            drop(clients);
-            state.track(registration.expose_provenance(), NOBODY, Object::plain(Kind::Registration));
-            NtStatus::SUCCESS
-        },
-    )
+    carry_out("WskRegister", &Limit::at(Irql::PASSIVE_LEVEL), |state| {
+        present(npi.addr(), "the client");
+        present(registration.addr(), "the registration");
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let npi = unsafe { npi.read() };
+        present(npi.Dispatch.addr(), "the client's dispatch table");
+        // SAFETY: the driver's structure, which lives until the client is deregistered.
+        let dispatch = unsafe { npi.Dispatch.read() };
+        if dispatch.Reserved != 0 {
+            bug_check(Rule::BadArgument, format_args!("a reserved field of WSK_CLIENT_DISPATCH is not zero"));
+        }
+        if dispatch.Version != WSK_VERSION_1_0 {
+            return NtStatus::NOINTERFACE;
+        }
+        if state.strikes() {
+            return NtStatus::INSUFFICIENT_RESOURCES;
+        }
+        if state.locked::<Clients>().registered(registration.addr()).is_some() {
+            bug_check(Rule::BadArgument, format_args!("{registration:p} is registered already"));
+        }
+        let number = usize::try_from(state.next()).unwrap_or(0) * 64;
+        let of_system: &'static mut DRIVER_OBJECT = Box::leak(Box::new(DRIVER_OBJECT::default()));
+        let client = Client {
+            owner: context::caller(),
+            registration: registration.addr(),
+            is_leaving: false,
+            captured: 0,
+            adapters: LiteMap::new(),
+            device: state.create_physical_device(of_system, [None; IRP_MJ_MAXIMUM_FUNCTION as usize + 1]),
+            has_static_event: false,
+        };
+        let clockwork = Clockwork::try_new(&state.machine).map(Arc::new);
+        let mut clients = state.locked::<Clients>();
+        clockwork::begin(state, clockwork.ok());
+        clients.add(number, client);
+        // SAFETY: the driver's memory, which is Winsock Kernel's until the client is deregistered.
+        unsafe { (*registration).ReservedRegistrationState = number as u64 };
+        drop(clients);
+        state.track(registration.expose_provenance(), NOBODY, Object::plain(Kind::Registration));
+        NtStatus::SUCCESS
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
-    carry_out(
-        "WskDeregister",
-        || Irql::PASSIVE_LEVEL,
-        |state| {
-            let number = with(state, registration, |number, client| {
-                client.is_leaving = true;
-                number
-            });
-            // Captures that wait are over.
-            state.dispatcher.signal();
-            // Another thread may release what it has captured, and close its sockets.
-            let wait = Wait {
-                what: "WskDeregister, for what is captured and not released",
-                objects: &[],
-                rule: Some(Rule::WskNotReleased),
-            };
-            waiting::until(state, None, wait, || {
-                state.locked::<Clients>().registered.get(&number).is_none_or(|client| client.captured == 0)
-            });
-            let wait = Wait {
-                what: "WskDeregister, for sockets that are not closed",
-                objects: &[],
-                rule: Some(Rule::WskSocketsOpen),
-            };
-            waiting::until(state, None, wait, || {
-                state.locked::<Sockets>().0.values().all(|socket| socket.client != number)
-            });
-            let (gone, clockwork) = {
-                let mut clients = state.locked::<Clients>();
-                let gone = clients.remove(number);
-                (gone, if clients.registered.is_empty() { clockwork::end(state) } else { None })
-            };
-            drop(clockwork);
-            if let Some(gone) = gone {
-                state.delete_physical_device(&gone.device);
-            }
-            state.untrack_and_remember(registration.addr(), Kind::Registration, ", and deregistered since");
-        },
-    );
+    carry_out("WskDeregister", &Limit::at(Irql::PASSIVE_LEVEL), |state| {
+        let number = with(state, registration, |number, client| {
+            client.is_leaving = true;
+            number
+        });
+        // Captures that wait are over.
+        state.dispatcher.signal();
+        // Another thread may release what it has captured, and close its sockets.
+        let wait = Wait {
+            what: "WskDeregister, for what is captured and not released",
+            objects: &[],
+            rule: Some(Rule::WskNotReleased),
+        };
+        waiting::until(state, None, wait, || {
+            state.locked::<Clients>().registered.get(&number).is_none_or(|client| client.captured == 0)
+        });
+        let wait = Wait {
+            what: "WskDeregister, for sockets that are not closed",
+            objects: &[],
+            rule: Some(Rule::WskSocketsOpen),
+        };
+        waiting::until(state, None, wait, || {
+            state.locked::<Sockets>().0.values().all(|socket| socket.client != number)
+        });
+        let (gone, clockwork) = {
+            let mut clients = state.locked::<Clients>();
+            let gone = clients.remove(number);
+            (gone, if clients.registered.is_empty() { clockwork::end(state) } else { None })
+        };
+        drop(clockwork);
+        if let Some(gone) = gone {
+            state.delete_physical_device(&gone.device);
+        }
+        state.untrack_and_remember(registration.addr(), Kind::Registration, ", and deregistered since");
+    });
 }
 
 #[unsafe(no_mangle)]
@@ -138,66 +132,58 @@ extern "system" fn WskCaptureProviderNPI(
     npi: *mut WSK_PROVIDER_NPI,
 ) -> NtStatus {
     let limit = if timeout == WSK_NO_WAIT { Irql::DISPATCH_LEVEL } else { Irql::PASSIVE_LEVEL };
-    carry_out(
-        "WskCaptureProviderNPI",
-        || limit,
-        |state| {
-            present(npi.addr(), "the place for the provider");
-            if is_deregistered(state, registration) {
-                return NtStatus::DEVICE_NOT_READY;
-            }
-            let _ = with(state, registration, |number, _| number);
-            let end = match timeout {
-                WSK_NO_WAIT => Some(0),
-                WSK_INFINITE_WAIT => None,
-                milliseconds => Some(state.machine.now().saturating_add(u64::from(milliseconds) * 1_000)),
-            };
-            let mut is_leaving = false;
-            let there = waiting::until(state, end, "WskCaptureProviderNPI", || {
-                is_leaving = is_deregistered(state, registration);
-                is_leaving || !state.locked::<Clients>().absent
-            });
-            if !there || is_leaving || state.strikes() {
-                return NtStatus::DEVICE_NOT_READY;
-            }
-            let client = with(state, registration, |number, client| {
-                client.captured += 1;
-                number
-            });
-            let captured =
-                WSK_PROVIDER_NPI { Client: std::ptr::without_provenance_mut(client), Dispatch: &raw const FUNCTIONS };
-            // SAFETY: the driver's place, which lives until the call returns.
-            unsafe { npi.write(captured) };
-            NtStatus::SUCCESS
-        },
-    )
+    carry_out("WskCaptureProviderNPI", &Limit::at(limit), |state| {
+        present(npi.addr(), "the place for the provider");
+        if is_deregistered(state, registration) {
+            return NtStatus::DEVICE_NOT_READY;
+        }
+        let _ = with(state, registration, |number, _| number);
+        let end = match timeout {
+            WSK_NO_WAIT => Some(0),
+            WSK_INFINITE_WAIT => None,
+            milliseconds => Some(state.machine.now().saturating_add(u64::from(milliseconds) * 1_000)),
+        };
+        let mut is_leaving = false;
+        let there = waiting::until(state, end, "WskCaptureProviderNPI", || {
+            is_leaving = is_deregistered(state, registration);
+            is_leaving || !state.locked::<Clients>().absent
+        });
+        if !there || is_leaving || state.strikes() {
+            return NtStatus::DEVICE_NOT_READY;
+        }
+        let client = with(state, registration, |number, client| {
+            client.captured += 1;
+            number
+        });
+        let captured =
+            WSK_PROVIDER_NPI { Client: std::ptr::without_provenance_mut(client), Dispatch: &raw const FUNCTIONS };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { npi.write(captured) };
+        NtStatus::SUCCESS
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "system" fn WskReleaseProviderNPI(registration: *mut WSK_REGISTRATION) {
-    carry_out(
-        "WskReleaseProviderNPI",
-        || Irql::DISPATCH_LEVEL,
-        |state| {
-            let (left, open) = with(state, registration, |_, client| {
-                let left = client.captured.checked_sub(1);
-                client.captured = left.unwrap_or(0);
-                (left, client.adapters.len())
-            });
-            match left {
-                None => bug_check(
-                    Rule::ReferenceUnderflow,
-                    format_args!("the provider of Winsock Kernel is released without being captured"),
-                ),
-                Some(0) if open > 0 => bug_check(
-                    Rule::WskAdaptersOpen,
-                    format_args!("the provider of Winsock Kernel is released while {open} NDK adapters are open"),
-                ),
-                Some(_) => {}
-            }
-            state.dispatcher.signal();
-        },
-    );
+    carry_out("WskReleaseProviderNPI", &Limit::at(Irql::DISPATCH_LEVEL), |state| {
+        let (left, open) = with(state, registration, |_, client| {
+            let left = client.captured.checked_sub(1);
+            client.captured = left.unwrap_or(0);
+            (left, client.adapters.len())
+        });
+        match left {
+            None => bug_check(
+                Rule::ReferenceUnderflow,
+                format_args!("the provider of Winsock Kernel is released without being captured"),
+            ),
+            Some(0) if open > 0 => bug_check(
+                Rule::WskAdaptersOpen,
+                format_args!("the provider of Winsock Kernel is released while {open} NDK adapters are open"),
+            ),
+            Some(_) => {}
+        }
+        state.dispatcher.signal();
+    });
 }
 
 unsafe extern "system" fn control_client(
@@ -210,32 +196,28 @@ unsafe extern "system" fn control_client(
     returned: *mut usize,
     irp: *mut IRP,
 ) -> NtStatus {
-    carry_out(
-        "WskControlClient",
-        || Irql::DISPATCH_LEVEL,
-        |state| {
-            captured(state, client, "WskControlClient");
-            if code == WSK_SET_STATIC_EVENT_CALLBACKS {
-                return set_static_events(state, client, control::events_of(input_size, input, "static events"), irp);
-            }
-            if code != WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH {
-                bug_check(Rule::NotSimulated, format_args!("the control code {code:#x} of Winsock Kernel"));
-            }
-            if !irp.is_null() {
-                bug_check(Rule::NotSimulated, format_args!("WskControlClient with an IRP"));
-            }
-            if output_size != size_of::<WSK_PROVIDER_NDK_DISPATCH>() || output.is_null() {
-                return NtStatus::INVALID_PARAMETER;
-            }
-            // SAFETY: the driver's place of that size, which lives until the call returns.
-            unsafe { output.cast::<WSK_PROVIDER_NDK_DISPATCH>().write_unaligned(ndk::FUNCTIONS) };
-            if !returned.is_null() {
-                // SAFETY: the driver's place, which lives until the call returns.
-                unsafe { returned.write(output_size) };
-            }
-            NtStatus::SUCCESS
-        },
-    )
+    carry_out("WskControlClient", &Limit::at(Irql::DISPATCH_LEVEL), |state| {
+        captured(state, client, "WskControlClient");
+        if code == WSK_SET_STATIC_EVENT_CALLBACKS {
+            return set_static_events(state, client, control::events_of(input_size, input, "static events"), irp);
+        }
+        if code != WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH {
+            bug_check(Rule::NotSimulated, format_args!("the control code {code:#x} of Winsock Kernel"));
+        }
+        if !irp.is_null() {
+            bug_check(Rule::NotSimulated, format_args!("WskControlClient with an IRP"));
+        }
+        if output_size != size_of::<WSK_PROVIDER_NDK_DISPATCH>() || output.is_null() {
+            return NtStatus::INVALID_PARAMETER;
+        }
+        // SAFETY: the driver's place of that size, which lives until the call returns.
+        unsafe { output.cast::<WSK_PROVIDER_NDK_DISPATCH>().write_unaligned(ndk::FUNCTIONS) };
+        if !returned.is_null() {
+            // SAFETY: the driver's place, which lives until the call returns.
+            unsafe { returned.write(output_size) };
+        }
+        NtStatus::SUCCESS
+    })
 }
 
 /// Has events enabled on every socket that the client will make.

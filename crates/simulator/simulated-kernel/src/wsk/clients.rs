@@ -1,9 +1,8 @@
 //! Clients that are registered, and what they have.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
+
+use litemap::LiteMap;
 
 use host::machine;
 use ndis::WSK_REGISTRATION;
@@ -27,9 +26,9 @@ pub struct Clients {
     /// Winsock Kernel is not there yet, so that captures have to wait.
     pub absent: bool,
     /// By the number that stands for the client.
-    pub registered: BTreeMap<usize, Client>,
+    pub registered: LiteMap<usize, Client>,
     /// Those that are not registered any more, by the addresses of their registrations.
-    deregistered: BTreeMap<usize, usize>,
+    deregistered: LiteMap<usize, usize>,
 }
 
 impl Part for Mutex<Clients> {}
@@ -44,7 +43,7 @@ pub struct Client {
     /// How often it has captured the provider and not released it.
     pub captured: u32,
     /// What it has open.
-    pub adapters: BTreeMap<usize, Arc<dyn NdkProvider>>,
+    pub adapters: LiteMap<usize, Arc<dyn NdkProvider>>,
     /// Takes the IRPs of its requests.
     pub device: Arc<Device>,
     /// The event of datagrams is enabled on every socket.

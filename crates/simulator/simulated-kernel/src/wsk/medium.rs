@@ -1,7 +1,6 @@
 //! What carries datagrams: the sockets of this machine reach each other in memory, as a seed says, or over the loopback of the host.
 
 use std::{
-    collections::BTreeMap,
     io::ErrorKind,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::{
@@ -11,6 +10,8 @@ use std::{
     thread,
     time::Duration,
 };
+
+use litemap::LiteMap;
 
 use ndkpi::NtStatus;
 use network::{Impairment, Lane};
@@ -66,7 +67,7 @@ impl Default for Medium {
 #[derive(Default)]
 pub struct Carrier {
     medium: Medium,
-    lanes: BTreeMap<(SocketAddr, SocketAddr), Lane>,
+    lanes: LiteMap<(SocketAddr, SocketAddr), Lane>,
     last_port: Option<u16>,
 }
 

@@ -157,7 +157,7 @@ unsafe extern "C" fn cancel(_: PDEVICE_OBJECT, irp: PIRP) {
 }
 
 fn cancel_numbered(state: &Arc<State>, number: u64) {
-    let found = state.locked::<Sockets>().0.values_mut().find_map(|socket| {
+    let found = state.locked::<Sockets>().0.iter_mut().find_map(|(_, socket)| {
         let place = socket.receives.iter().position(|receive| receive.number == number)?;
         socket.receives.remove(place)
     });

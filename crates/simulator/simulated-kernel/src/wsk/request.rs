@@ -1,9 +1,8 @@
 //! The requests of clients: each has an IRP, which Winsock Kernel completes whatever comes of it, in the call or later, as the seed says.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
+
+use litemap::LiteMap;
 
 use host::machine::Irql;
 use ndis::IRP;
@@ -15,7 +14,7 @@ use crate::{
     pins::Pin,
     pool,
     report::bug_check,
-    routine::carry_out,
+    routine::{Limit, carry_out},
     rule::Rule,
     state::{Part, State},
     wdm::io::{device::Device, request::Request},
@@ -37,13 +36,13 @@ pub struct Pended {
 
 /// How many requests of each socket are not complete.
 #[derive(Default)]
-pub struct PendedRequests(BTreeMap<usize, u32>);
+pub struct PendedRequests(LiteMap<usize, u32>);
 
 impl Part for Mutex<PendedRequests> {}
 
 /// Carries out a function of Winsock Kernel.
 pub fn function<R>(name: &'static str, work: impl FnOnce(&Arc<State>) -> R) -> R {
-    carry_out(name, || Irql::DISPATCH_LEVEL, work)
+    carry_out(name, &Limit::at(Irql::DISPATCH_LEVEL), work)
 }
 
 /// Flags that are the system's must be zero.

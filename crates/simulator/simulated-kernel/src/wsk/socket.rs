@@ -1,10 +1,8 @@
 //! Datagram sockets: made, bound, asked for their address, and closed.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    ffi::c_void,
-    sync::Arc,
-};
+use std::{collections::VecDeque, ffi::c_void, sync::Arc};
+
+use litemap::LiteMap;
 
 use ndis::{
     IPPROTO_UDP, IRP, PFN_WSK_RECEIVE_FROM_EVENT, SOCK_DGRAM, WSK_CLIENT_DATAGRAM_DISPATCH, WSK_FLAG_DATAGRAM_SOCKET,
@@ -106,7 +104,7 @@ pub unsafe extern "system" fn socket(
             calls: 0,
             receives: VecDeque::new(),
             arrived: VecDeque::new(),
-            kept: BTreeMap::new(),
+            kept: LiteMap::new(),
             host: None,
             is_broken: false,
             is_closing: false,

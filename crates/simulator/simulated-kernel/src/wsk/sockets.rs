@@ -1,10 +1,12 @@
 //! Sockets: what is kept of each, and how the functions get at it.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     net::SocketAddr,
     sync::{Arc, Mutex},
 };
+
+use litemap::LiteMap;
 
 use ndis::{IRP, PFN_WSK_RECEIVE_FROM_EVENT, WSK_SOCKET};
 use ndkpi::{AF_INET, NtStatus, SOCKADDR, SOCKADDR_INET};
@@ -53,7 +55,7 @@ pub struct Socket {
     /// Datagrams that nobody has had.
     pub arrived: VecDeque<Datagram>,
     /// Lists that callbacks have kept, by the address of the first.
-    pub kept: BTreeMap<usize, Kept>,
+    pub kept: LiteMap<usize, Kept>,
     /// The host's socket, if datagrams travel over that.
     pub host: Option<HostPort>,
     /// It is no longer functional.
@@ -63,7 +65,7 @@ pub struct Socket {
 
 /// The sockets, by the address of the structure.
 #[derive(Default)]
-pub struct Sockets(pub BTreeMap<usize, Socket>);
+pub struct Sockets(pub LiteMap<usize, Socket>);
 
 impl Part for Mutex<Sockets> {}
 

@@ -1,9 +1,8 @@
 //! Stacks of devices: one attached to another gets its requests first.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
+
+use litemap::LiteMap;
 
 use wdk_bindings::PDEVICE_OBJECT;
 
@@ -18,7 +17,7 @@ use crate::{
 
 /// The stacks of devices: by the address of each that is attached, that of the one below.
 #[derive(Default)]
-pub struct Stacks(BTreeMap<usize, usize>);
+pub struct Stacks(LiteMap<usize, usize>);
 
 impl Part for Mutex<Stacks> {}
 

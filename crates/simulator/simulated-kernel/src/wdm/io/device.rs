@@ -1,15 +1,14 @@
 //! Device objects and their names.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{
-            AtomicBool, AtomicU32,
-            Ordering::{AcqRel, Acquire, Release},
-        },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{AcqRel, Acquire, Release},
     },
 };
+
+use litemap::LiteMap;
 
 use wdk_bindings::{
     BOOLEAN, CSHORT, DEVICE_OBJECT, DO_DEVICE_INITIALIZING, DRIVER_OBJECT, IRP_MJ_MAXIMUM_FUNCTION, NTSTATUS,
@@ -87,11 +86,11 @@ impl Device {
 #[derive(Default)]
 pub struct Devices {
     /// By the address of the device object.
-    all: BTreeMap<usize, Arc<Device>>,
+    all: LiteMap<usize, Arc<Device>>,
     /// Names for programs: who made each, and of which device.
-    links: BTreeMap<String, (DriverId, String)>,
+    links: LiteMap<String, (DriverId, String)>,
     /// References of drivers to device and driver objects, and whose they are.
-    references: BTreeMap<usize, (DriverId, i64)>,
+    references: LiteMap<usize, (DriverId, i64)>,
 }
 
 impl Part for Mutex<Devices> {}

@@ -1,6 +1,8 @@
 //! Devices of others, which drivers open by their names.
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::sync::Mutex;
+
+use litemap::LiteMap;
 
 use wdk_bindings::{
     ACCESS_MASK, FILE_OBJECT, NTSTATUS, PDEVICE_OBJECT, PFILE_OBJECT, PUNICODE_STRING, STATUS_INSUFFICIENT_RESOURCES,
@@ -17,7 +19,7 @@ use crate::{
 
 /// Devices that drivers have opened by their names, by the address of the file object.
 #[derive(Default)]
-pub struct OpenedFiles(BTreeMap<usize, Opened>);
+pub struct OpenedFiles(LiteMap<usize, Opened>);
 
 impl Part for Mutex<OpenedFiles> {}
 

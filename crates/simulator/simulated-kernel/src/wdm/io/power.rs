@@ -1,10 +1,11 @@
 //! Power of drivers of plain WDM: the system's states, which the driver is told of, and the device's, which it asks for.
 
 use std::{
-    collections::BTreeMap,
     ops::RangeInclusive,
     sync::{Arc, Mutex},
 };
+
+use litemap::LiteMap;
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
@@ -36,7 +37,7 @@ type RequestPowerComplete = unsafe extern "C" fn(PDEVICE_OBJECT, UCHAR, POWER_ST
 
 /// The states in which drivers have said that their devices are, by the address of the device object.
 #[derive(Default)]
-pub struct PowerStates(BTreeMap<usize, i32>);
+pub struct PowerStates(LiteMap<usize, i32>);
 
 impl Part for Mutex<PowerStates> {}
 

@@ -2,13 +2,12 @@
 //!
 //! A device's driver has the stack location that the request was passed to it with.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering::Release},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering::Release},
 };
+
+use litemap::LiteMap;
 
 use wdk_bindings::{
     CCHAR, IO_STACK_LOCATION, IO_TYPE_IRP, IRP, NTSTATUS, PIRP, SL_PENDING_RETURNED, STATUS_PENDING, UCHAR, ULONG,
@@ -213,7 +212,7 @@ const fn size_of_irp(locations: u8) -> usize {
 
 /// Requests that are not complete, by the address of the IRP.
 #[derive(Default)]
-pub struct Requests(BTreeMap<usize, Arc<Request>>);
+pub struct Requests(LiteMap<usize, Arc<Request>>);
 
 impl Part for Mutex<Requests> {}
 

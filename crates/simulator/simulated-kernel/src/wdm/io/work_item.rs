@@ -1,9 +1,8 @@
 //! Work items: a call in a system thread.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
+
+use litemap::LiteMap;
 
 use wdk_bindings::{
     PDEVICE_OBJECT, PIO_WORKITEM, PIO_WORKITEM_ROUTINE, PIO_WORKITEM_ROUTINE_EX, PVOID, WORK_QUEUE_TYPE,
@@ -57,7 +56,7 @@ struct WorkItem {
 
 /// Those that drivers have allocated.
 #[derive(Default)]
-pub struct WorkItems(BTreeMap<usize, Arc<WorkItem>>);
+pub struct WorkItems(LiteMap<usize, Arc<WorkItem>>);
 
 impl Part for Mutex<WorkItems> {}
 
