@@ -120,7 +120,9 @@ impl Ci {
         let myself = std::env::current_exe()?;
         // The lists of features leave out what the tasks in Makefile.toml do not use.
         context.cargo_tool("cargo-make", &["--no-default-features", "--bin", "cargo-make"])?;
+        let mut times = Vec::new();
         for (number, step) in (1..).zip(&STEPS).skip(self.from - 1) {
+            let step_began = Instant::now();
             println!("\n=== {number}. {} (at {} s)", step.what, began.elapsed().as_secs());
             let commands = step.run.iter().map(|line| (line, false)).chain(step.count.iter().map(|line| (line, true)));
             for (line, counted) in commands {
@@ -132,7 +134,11 @@ impl Ci {
                     "step {number} has failed: {line}\ncargo xtask ci --from {number} goes on from here"
                 );
             }
+            times.push((step_began.elapsed().as_secs(), number, step.what));
         }
+        times.sort_unstable_by(|one, other| other.cmp(one));
+        println!("\nthe steps, the slowest first:");
+        times.iter().for_each(|(seconds, number, what)| println!("{seconds:6} s  {number}. {what}"));
         Ok(())
     }
 }
