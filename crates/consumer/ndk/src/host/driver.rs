@@ -21,8 +21,8 @@ type Source = Box<dyn FnMut(Duration, &mut dyn FnMut(&[u8])) -> usize>;
 
 /// How long one look at the source takes at most: how late it is noticed that another thread has set an event.
 const LOOK: Duration = Duration::from_millis(1);
-/// Looks at the source between two that lend the core to others.
-const LOOKS: u32 = 16;
+/// Looks at the source between two at the clock.
+const LOOKS: u32 = 4;
 
 std::thread_local! {
     /// What this thread drives.
@@ -32,6 +32,8 @@ std::thread_local! {
 struct Drives {
     plug: Plug,
     source: Source,
+    /// How long to look before it sleeps: at most, and the next time.
+    longest: Duration,
     spin: Duration,
     /// Frames have come in, and what is to be done about them is left for later.
     is_due: bool,
@@ -61,8 +63,9 @@ impl Drives {
         source(patience, &mut |frame| *is_due |= at_dispatch(|| plug.take_in(frame)))
     }
 
-    /// Does what was left for later, and takes in the next frames: until it `is_over`, or `patience` has. Looks for `spin` before it sleeps.
-    fn turn(&mut self, patience: Duration, spin: Duration, is_over: impl Fn() -> bool) -> usize {
+    /// Does what was left for later, and takes in the next frames: until it `is_over`, or `patience` has. It looks for a while before it
+    /// sleeps, and for half as long the next time if that was in vain: then somebody else needs the core.
+    fn turn(&mut self, patience: Duration, is_over: impl Fn() -> bool) -> usize {
         self.go_on();
         let begun = Instant::now();
         for looks in 1_u32.. {
@@ -71,17 +74,18 @@ impl Drives {
             }
             let count = self.look(Duration::ZERO);
             if count > 0 || patience.is_zero() {
+                if looks > 1 {
+                    self.spin = self.longest;
+                }
                 return count;
             }
-            if !looks.is_multiple_of(LOOKS) {
-                hint::spin_loop();
-                continue;
-            }
-            if begun.elapsed() >= spin.min(patience) {
+            // Without lending the core to others: on a busy machine it would come back much later than to one who sleeps.
+            if looks.is_multiple_of(LOOKS) && begun.elapsed() >= self.spin.min(patience) {
                 break;
             }
-            thread::yield_now();
+            hint::spin_loop();
         }
+        self.spin = (self.spin / 2).max(self.longest / 16);
         self.look(patience.saturating_sub(begun.elapsed()))
     }
 }
@@ -94,15 +98,12 @@ pub fn wait_for(event: &machine::Event, micros: Option<u64>) -> Option<bool> {
         let mut drives = drives.try_borrow_mut().ok()?;
         let drives = drives.as_mut()?;
         let end = micros.map(|micros| Instant::now() + Duration::from_micros(micros));
-        let mut spin = drives.spin;
         while !event.is_set() {
             let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 break;
             }
-            let came = drives.turn(left.min(LOOK), spin, || event.is_set());
-            // Once it has looked in vain it sleeps, until something comes.
-            spin = if came > 0 { drives.spin } else { Duration::ZERO };
+            drives.turn(left.min(LOOK), || event.is_set());
         }
         // Also to find out whether the machine has failed.
         Some(event.wait_for(0))
@@ -126,7 +127,7 @@ pub fn rest(time: Duration) {
             if left.is_zero() {
                 return false;
             }
-            drives.turn(left, Duration::ZERO, || false);
+            drives.turn(left, || false);
         }
     });
     if rests {
@@ -146,7 +147,7 @@ impl Wired {
     ///
     /// - What the thread posts goes out in the post.
     /// - When the thread waits, for completions or for a request, frames come in from `source`, which waits for one, gives all that are
-    ///   there, and returns how many. It looks for `spin` before it sleeps.
+    ///   there, and returns how many. It looks for up to `spin` before it sleeps, for less after it has looked in vain.
     /// - Nothing else brings frames in: while the thread does something else, the peer gets no answers. What is to be answered
     ///   goes out with the thread's next request, or when it waits.
     ///
@@ -163,7 +164,8 @@ impl Wired {
         source: impl FnMut(Duration, &mut dyn FnMut(&[u8])) -> usize + 'static,
     ) -> Driver {
         let on = self.machine().run_on(0);
-        let drives = Drives { plug: self.plug(), source: Box::new(source), spin, is_due: false };
+        let source: Source = Box::new(source);
+        let drives = Drives { plug: self.plug(), source, longest: spin, spin, is_due: false };
         DRIVES.with(|place| *place.borrow_mut() = Some(drives));
         Driver { on: Some(on) }
     }
@@ -175,7 +177,7 @@ impl Driver {
     pub fn turn(&mut self, patience: Duration) -> usize {
         DRIVES.with(|drives| {
             let mut drives = drives.borrow_mut();
-            drives.as_mut().map_or(0, |drives| drives.turn(patience, drives.spin, || false))
+            drives.as_mut().map_or(0, |drives| drives.turn(patience, || false))
         })
     }
 }

@@ -116,6 +116,7 @@ fn ping_pong(unwatched: bool, count: usize) -> (ThreadId, Vec<Left>) {
         let acceptor = far_adapter.acceptor(far_address).expect("a listener");
         let (end, far_end) = (End::new(&adapter).expect("an end"), End::new(&far_adapter).expect("an end"));
         let (stop, stopped) = mpsc::channel::<()>();
+        let (done, is_done) = mpsc::channel::<()>();
         let far_wired = &far.wired;
         let far_frames = far.frames;
         let answers = scope.spawn(move || {
@@ -134,6 +135,7 @@ fn ping_pong(unwatched: bool, count: usize) -> (ThreadId, Vec<Left>) {
                 end.send();
                 wait(&mut end.sends);
             }
+            done.send(()).expect("the other thread is there");
             while stopped.try_recv().is_err() {
                 rest(Duration::from_millis(1));
             }
@@ -156,6 +158,11 @@ fn ping_pong(unwatched: bool, count: usize) -> (ThreadId, Vec<Left>) {
             wait(&mut end.sends);
         }
         let seen = std::mem::take(&mut *left.lock().expect("no panic"));
+        // The other side waits for the answer to its last message.
+        while is_done.try_recv().is_err() {
+            assert!(!answers.is_finished(), "the other thread is there");
+            rest(Duration::from_millis(1));
+        }
         drop(connections);
         drop(acceptor);
         stop.send(()).expect("the thread is there");

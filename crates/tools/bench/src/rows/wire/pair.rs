@@ -32,7 +32,7 @@ const SMALL: u32 = 8;
 /// How long a completion may take, in microseconds.
 const PATIENCE: u64 = 20_000_000;
 /// How long a thread looks for frames before it sleeps.
-const SPIN: Duration = Duration::from_micros(50);
+pub const SPIN: Duration = Duration::from_micros(50);
 /// How long a thread waits for frames at most: how late it notices an end.
 const LOOK: Duration = Duration::from_millis(5);
 

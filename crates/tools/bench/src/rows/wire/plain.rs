@@ -12,9 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recv, recvmmsg, sendmmsg};
 
-use super::{HEADERS, PAYLOAD, WRITE, pair::IN_FLIGHT};
+use super::{
+    HEADERS, PAYLOAD, WRITE,
+    pair::{IN_FLIGHT, SPIN},
+};
 use crate::measure::each;
 
 /// Datagrams of one call.
@@ -136,34 +139,22 @@ pub struct Echo {
     _side: Side,
 }
 
-/// Takes a datagram. Returns false if none has come.
+/// Takes a datagram: sleeps until it comes, after it has looked for a while if it `polls`. Returns false if none has come.
 fn take(socket: &UdpSocket, polls: bool) -> bool {
     let mut place = [0; SMALL];
-    if !polls {
-        return socket.recv(&mut place).is_ok();
-    }
     let began = Instant::now();
-    loop {
-        for _ in 0..16 {
-            if socket.recv(&mut place).is_ok() {
-                return true;
-            }
-            std::hint::spin_loop();
+    while polls && began.elapsed() < SPIN {
+        if recv(socket.as_raw_fd(), &mut place, MsgFlags::MSG_DONTWAIT).is_ok() {
+            return true;
         }
-        if began.elapsed() > LOST {
-            return false;
-        }
-        thread::yield_now();
     }
+    socket.recv(&mut place).is_ok()
 }
 
 impl Echo {
-    /// Starts who answers. Both sides sleep until a datagram comes, or poll for it.
+    /// Starts who answers. Both sides sleep until a datagram comes, or look for it before they do.
     pub fn start(polls: bool) -> Self {
         let [socket, far] = sockets();
-        for socket in [&socket, &far] {
-            socket.set_nonblocking(polls).expect("a socket");
-        }
         let turn = move || {
             if take(&far, polls) {
                 let _ = far.send(&[0; SMALL]);
