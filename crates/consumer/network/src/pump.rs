@@ -98,7 +98,7 @@ impl Pump {
     #[must_use]
     pub fn aside(&self) -> Option<Aside> {
         let mut state = self.shared.lock();
-        if core::mem::replace(&mut state.is_aside, true) {
+        if std::mem::replace(&mut state.is_aside, true) {
             return None;
         }
         while !state.rests {
