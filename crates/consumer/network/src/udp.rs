@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -91,6 +91,27 @@ impl Udp {
             }
             Err(error) if is_nothing(&error) => Ok(0),
             Err(error) => Err(error),
+        }
+    }
+}
+
+impl Udp {
+    /// Waits for a datagram that `take` wants, and gives it those that are there with it. Returns how many it wanted.
+    pub fn receive_wanted(
+        &self,
+        patience: Duration,
+        take: &mut dyn FnMut(&[u8], SocketAddr) -> bool,
+    ) -> io::Result<usize> {
+        let begun = Instant::now();
+        let mut left = patience;
+        loop {
+            let mut count = 0;
+            let seen = self.receive(left, &mut |datagram, from| count += usize::from(take(datagram, from)))?;
+            left = patience.saturating_sub(begun.elapsed());
+            // What strangers send ends the wait for nobody, and prolongs it neither.
+            if count > 0 || seen == 0 || left.is_zero() {
+                return Ok(count);
+            }
         }
     }
 }
