@@ -1,5 +1,6 @@
 //! Adapters of SoftNDK on a host: a network of them, on a machine of threads or a deterministic one.
 
+mod driver;
 mod observed;
 mod tapped;
 mod watch;
@@ -27,6 +28,7 @@ pub use provider::Config;
 use provider::Device;
 use recorder::{Ring, Tap};
 
+pub use self::driver::{Driver, at_dispatch, drives, rest};
 use self::{
     observed::Observed,
     tapped::{TapSlot, Tapped},
@@ -321,8 +323,13 @@ pub struct Plug {
 impl Plug {
     /// A frame has come: an Ethernet frame without its check sequence. Any bytes may be one.
     pub fn receive(&self, frame: &[u8]) {
-        self.tap.with(|tap| tap.received(frame));
-        Wire::receive(&self.wire, frame);
+        self.receive_all(&[frame]);
+    }
+
+    /// Frames have come, in this order: each as by [`Plug::receive`], which costs more.
+    pub fn receive_all(&self, frames: &[&[u8]]) {
+        self.tap.with(|tap| frames.iter().for_each(|frame| tap.received(frame)));
+        Wire::receive_all(&self.wire, frames);
     }
 }
 
@@ -342,13 +349,49 @@ impl Wired {
     ///
     /// As [`Wired::start`].
     pub fn with(machine: Machine, config: Config, wire: WireConfig, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
-        let (os, tap) = (HostOs::new(&machine), TapSlot::default());
+        let os = HostOs::new(&machine);
+        Self::on(&os, Arc::try_new(machine)?, config, wire, cable)
+    }
+
+    /// [`Wired::with`] locks that do nothing but lock: they do not raise the IRQL, and find no mistakes. For measurements, and for programs
+    /// that are tested.
+    ///
+    /// # Errors
+    ///
+    /// As [`Wired::start`].
+    pub fn unwatched(
+        machine: Machine,
+        config: Config,
+        wire: WireConfig,
+        cable: Box<dyn Cable>,
+    ) -> Result<Self, NtStatus> {
+        let os = HostOs::unwatched(&machine);
+        Self::on(&os, Arc::try_new(machine)?, config, wire, cable)
+    }
+
+    /// One more adapter on the same machine, with locks of the same kind and a wire of its own: they reach each other by that only.
+    ///
+    /// # Errors
+    ///
+    /// As [`Wired::start`].
+    pub fn beside(&self, config: Config, wire: WireConfig, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
+        Self::on(self.device().os(), self.loopback.machine.clone(), config, wire, cable)
+    }
+
+    fn on(
+        os: &HostOs,
+        machine: Arc<Machine>,
+        config: Config,
+        wire: WireConfig,
+        cable: Box<dyn Cable>,
+    ) -> Result<Self, NtStatus> {
+        let tap = TapSlot::default();
         let cable: Box<dyn Cable> = try_box(Tapped::new(cable, tap.clone()))?;
-        let device = Device::try_new_with_cable(&os, &Fabric::try_new(&os)?, config, wire, cable)?;
+        let device = Device::try_new_with_cable(os, &Fabric::try_new(os)?, config, wire, cable)?;
         let plug = Plug { wire: device.wire().ok_or(NtStatus::INTERNAL_ERROR)?, tap };
         let devices = vec![device];
         let observed = Observed::from_environment(machine.processors())?;
-        let this = Self { loopback: Loopback { devices, observed, machine: Arc::try_new(machine)? }, plug };
+        let this = Self { loopback: Loopback { devices, observed, machine }, plug };
         this.tap();
         Ok(this)
     }
@@ -499,11 +542,13 @@ impl Event for HostEvent {
     }
 
     fn wait(&self) {
-        self.0.wait();
+        if driver::wait_for(&self.0, None).is_none() {
+            self.0.wait();
+        }
     }
 
     fn wait_for(&self, micros: u64) -> bool {
-        self.0.wait_for(micros)
+        driver::wait_for(&self.0, Some(micros)).unwrap_or_else(|| self.0.wait_for(micros))
     }
 }
 

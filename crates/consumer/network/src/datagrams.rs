@@ -52,14 +52,13 @@ impl Segment for Datagrams {
     }
 
     fn receive(&self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
-        let mut count = 0;
-        self.socket.receive(patience, &mut |datagram, from| {
-            if from == self.peer {
+        self.socket.receive_wanted(patience, &mut |datagram, from| {
+            let is_of_peer = from == self.peer;
+            if is_of_peer {
                 take(datagram);
-                count += 1;
             }
-        })?;
-        Ok(count)
+            is_of_peer
+        })
     }
 
     fn longest(&self) -> usize {

@@ -43,6 +43,6 @@ pub use datagrams::Datagrams;
 pub use error::OpenError;
 pub use impaired::Impaired;
 pub use impairment::{Impairment, Lane};
-pub use pump::Pump;
+pub use pump::{Aside, Pump};
 pub use segment::Segment;
 pub use vxlan::{Config as VxlanConfig, Counters as VxlanCounters, Vxlan};

@@ -21,7 +21,7 @@ pub trait Segment: Send + Sync {
     }
 
     /// Waits for a frame, at most so long, and gives `take` it and those that are there with it. Returns how many; none means that
-    /// the time has run out.
+    /// the time has run out. With no time it takes what is there.
     ///
     /// # Errors
     ///

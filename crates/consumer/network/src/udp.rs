@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -18,6 +18,8 @@ const BUFFER: usize = 4 << 20;
 /// A socket for datagrams of several peers.
 pub struct Udp {
     socket: UdpSocket,
+    /// It is one of IPv6.
+    is_v6: bool,
     #[cfg(target_os = "linux")]
     linux: linux::State,
 }
@@ -39,6 +41,7 @@ impl Udp {
         Ok(Self {
             #[cfg(target_os = "linux")]
             linux: linux::State::new(&socket),
+            is_v6: at.is_ipv6(),
             socket,
         })
     }
@@ -50,8 +53,8 @@ impl Udp {
 
     /// The peer's address in the family of the socket.
     pub fn reach(&self, to: SocketAddr) -> SocketAddr {
-        match (self.socket.local_addr(), to.ip()) {
-            (Ok(SocketAddr::V6(_)), IpAddr::V4(ip)) => (ip.to_ipv6_mapped(), to.port()).into(),
+        match to.ip() {
+            IpAddr::V4(ip) if self.is_v6 => (ip.to_ipv6_mapped(), to.port()).into(),
             _ => to,
         }
     }
@@ -69,7 +72,7 @@ impl Udp {
         datagrams.iter().try_for_each(|(parts, to)| forgive(send(parts, *to)))
     }
 
-    /// Waits for datagrams. Addresses of IPv4 are those of IPv4, whatever the socket is.
+    /// Waits for datagrams; with no patience, takes those that are there. Addresses of IPv4 are those of IPv4, whatever the socket is.
     #[cfg(target_os = "linux")]
     pub fn receive(&self, patience: Duration, take: &mut dyn FnMut(&[u8], SocketAddr)) -> io::Result<usize> {
         linux::receive(self, patience, take)
@@ -88,6 +91,27 @@ impl Udp {
             }
             Err(error) if is_nothing(&error) => Ok(0),
             Err(error) => Err(error),
+        }
+    }
+}
+
+impl Udp {
+    /// Waits for a datagram that `take` wants, and gives it those that are there with it. Returns how many it wanted.
+    pub fn receive_wanted(
+        &self,
+        patience: Duration,
+        take: &mut dyn FnMut(&[u8], SocketAddr) -> bool,
+    ) -> io::Result<usize> {
+        let begun = Instant::now();
+        let mut left = patience;
+        loop {
+            let mut count = 0;
+            let seen = self.receive(left, &mut |datagram, from| count += usize::from(take(datagram, from)))?;
+            left = patience.saturating_sub(begun.elapsed());
+            // What strangers send ends the wait for nobody, and prolongs it neither.
+            if count > 0 || seen == 0 || left.is_zero() {
+                return Ok(count);
+            }
         }
     }
 }

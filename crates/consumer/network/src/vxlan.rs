@@ -124,15 +124,14 @@ impl Segment for Vxlan {
     }
 
     fn receive(&self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
-        let mut count = 0;
-        self.socket.receive(patience, &mut |datagram, from| {
+        self.socket.receive_wanted(patience, &mut |datagram, from| {
             let taken = self.bridge().receive(self.now(), datagram, from);
-            if let (Ok(()), Some(frame)) = (taken, datagram.get(HEADER..)) {
+            let frame = datagram.get(HEADER..).filter(|_| taken.is_ok());
+            if let Some(frame) = frame {
                 take(frame);
-                count += 1;
             }
-        })?;
-        Ok(count)
+            frame.is_some()
+        })
     }
 
     fn longest(&self) -> usize {

@@ -52,10 +52,12 @@ pub const fn pad_of(length: usize) -> u8 {
 impl Path {
     /// Returns true if the frame of this envelope came this way.
     #[must_use]
+    #[inline]
     pub fn is_of(&self, envelope: &Envelope) -> bool {
         envelope.ip.source == self.remote && envelope.ip.destination == self.local
     }
 
+    #[inline]
     fn envelope(&self, bth: &Bth) -> Envelope {
         let ip = Ip {
             source: self.local,
@@ -99,11 +101,16 @@ impl Path {
         bth.pad = pad_of(length);
         let pad = usize::from(bth.pad);
         let envelope = self.envelope(&bth);
-        let packet = &mut frame[envelope.length()..];
-        let start = emit_headers(&bth, extended, packet);
+        let start = emit_headers(&bth, extended, &mut frame[envelope.length()..]);
+        let packet_length = start + length + pad + ICRC;
+        // Before the payload: what was written byte by byte has arrived when the ICRC takes it in one piece.
+        let front = envelope.emit_headers(frame, packet_length);
+        let packet = &mut frame[front..];
         fill(&mut packet[start..][..length])?;
         let end = start + length;
-        packet[end..][..pad + ICRC].fill(0);
-        Ok(envelope.seal(frame, end + pad + ICRC))
+        if pad > 0 {
+            packet[end..][..pad].fill(0);
+        }
+        Ok(envelope.seal(frame, packet_length))
     }
 }

@@ -26,6 +26,8 @@ pub struct Entry {
     pub qp: QueuePair,
     /// Its connection; zero is none.
     pub connection: u32,
+    /// The connection that knows that the peer has sent something; zero is none.
+    pub told: u32,
     /// It stands in the queue of those that may transmit.
     queued: bool,
 }
@@ -57,7 +59,8 @@ impl QueuePairs {
         // Generation zero would give the numbers 0 and 1.
         slot.generation = (slot.generation % (generations - 1)) + 1;
         let number = slot.generation << self.index_bits | u32::try_from(index).unwrap_or_default();
-        slot.entry = Some(try_box(Entry { qp: QueuePair::new(number, sizes)?, connection: 0, queued: false })?);
+        slot.entry =
+            Some(try_box(Entry { qp: QueuePair::new(number, sizes)?, connection: 0, told: 0, queued: false })?);
         Ok(Some(number))
     }
 
@@ -70,6 +73,7 @@ impl QueuePairs {
         slot.entry.as_deref().filter(|entry| entry.qp.number() == number)
     }
 
+    #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Entry> {
         let index = self.index(number);
         let slot = self.slots.get_mut(index)?;
@@ -82,16 +86,17 @@ impl QueuePairs {
         self.slots[index].entry.take()
     }
 
-    /// Something has happened to a queue pair: it may have a packet, or another deadline.
-    pub fn touch(&mut self, now: u64, number: u32) {
+    /// Something has happened to a queue pair, which is returned: it may have a packet, or another deadline.
+    pub fn touch(&mut self, now: u64, number: u32) -> Option<&mut Entry> {
         let index = self.index(number);
-        let Some(entry) = self.slots.get_mut(index).and_then(|slot| slot.entry.as_mut()) else { return };
+        let entry = self.slots.get_mut(index)?.entry.as_deref_mut().filter(|entry| entry.qp.number() == number)?;
         if let Some(deadline) = entry.qp.deadline() {
             self.wake = Some(self.wake.map_or(deadline, |wake| wake.min(deadline)));
         }
         if !entry.queued && entry.qp.may_transmit(now) && self.ready.push(index).is_ok() {
             entry.queued = true;
         }
+        Some(entry)
     }
 
     /// The number of the next one that may transmit.

@@ -387,11 +387,11 @@ impl Stack {
 
     /// A queue pair has done something: its connection may be established, or over.
     fn after(&mut self, now: u64, number: u32, adapter: &mut impl Adapter) {
-        self.qps.touch(now, number);
-        let Some(entry) = self.qps.get(number).filter(|entry| entry.connection != 0) else { return };
-        let (connection, has_heard) = (entry.connection, entry.qp.has_heard());
+        let Some(entry) = self.qps.touch(now, number).filter(|entry| entry.connection != 0) else { return };
+        let connection = entry.connection;
         let failed = matches!(entry.qp.state(), State::Error(_));
-        if has_heard {
+        if entry.told != connection && entry.qp.has_heard() {
+            entry.told = connection;
             self.manager.established(connection);
         }
         if failed {

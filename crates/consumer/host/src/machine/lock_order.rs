@@ -5,6 +5,7 @@
 //! of recent pairs remembers.
 
 use std::{
+    cell::Cell,
     ops::Range,
     panic::Location,
     sync::{Mutex, PoisonError},
@@ -44,15 +45,44 @@ struct Known {
     pairs: [Option<Pair>; PAIRS],
 }
 
+/// Orders of classes that a thread remembers. A power of two.
+const REMEMBERED: usize = 64;
+
+/// Two classes, in the order in which locks of them were acquired.
+type Classes = (&'static str, &'static str);
+
+thread_local! {
+    /// Orders that are in the table, so that a thread does not wait for the table each time: orders of classes are never forgotten.
+    static SEEN: [Cell<Option<Classes>>; REMEMBERED] = const { [const { Cell::new(None) }; REMEMBERED] };
+}
+
+/// Runs `work` on the place where this thread remembers an order, if it does.
+fn remembered<U>((first, second): Classes, work: impl FnOnce(&Cell<Option<Classes>>) -> U) -> U {
+    // Names of types lie side by side, so their addresses differ in the lower bits.
+    let mixed = first.as_ptr().addr().wrapping_mul(31) ^ second.as_ptr().addr();
+    SEEN.with(|seen| work(&seen[(mixed ^ mixed >> 6) % REMEMBERED]))
+}
+
+/// Returns true if this thread knows that the order is in the table. By address: one name at two addresses is looked up more often, not
+/// wrongly.
+fn has_seen(classes: Classes) -> bool {
+    let is = |(first, second): Classes| std::ptr::eq(first, classes.0) && std::ptr::eq(second, classes.1);
+    remembered(classes, |place| place.get().is_some_and(is))
+}
+
 /// One table for all machines: lock classes belong to the program.
 static KNOWN: Mutex<Known> = Mutex::new(Known { classes: Vec::new(), pairs: [None; PAIRS] });
 
 /// Checks that the current thread may acquire `name` while it holds what it holds.
 pub fn check(state: &ThreadState, name: LockName, place: &'static Location<'static>) {
     for held in state.held() {
+        let is_pair = held.name.class == name.class;
+        if !is_pair && has_seen((held.name.class, name.class)) {
+            continue;
+        }
         let conflict = {
             let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-            if held.name.class == name.class { known.pair(held, name, place) } else { known.class(held, name, place) }
+            if is_pair { known.pair(held, name, place) } else { known.class(held, name, place) }
         };
         if let Some((first, second)) = conflict {
             broken(
@@ -82,7 +112,9 @@ type Conflict = (&'static Location<'static>, &'static Location<'static>);
 impl Known {
     fn class(&mut self, held: HeldLock, name: LockName, place: &'static Location<'static>) -> Option<Conflict> {
         let (first, second) = (held.name.class, name.class);
+        let remember = || remembered((first, second), |place| place.set(Some((first, second))));
         if self.classes.iter().any(|order| order.first == first && order.second == second) {
+            remember();
             return None;
         }
         if let Some(order) = self.path(second, first) {
@@ -91,6 +123,7 @@ impl Known {
         // Without memory the order stays unknown: better than to end the program inside a test of failing allocations.
         if self.classes.try_reserve(1).is_ok() {
             self.classes.push(Order { first, second, first_place: held.place, second_place: place });
+            remember();
         }
         None
     }

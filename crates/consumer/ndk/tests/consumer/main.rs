@@ -15,6 +15,7 @@ use ndk::{
 use provider::CompletionMode;
 
 mod close;
+mod driven;
 mod notify;
 mod observed;
 

@@ -17,8 +17,8 @@ use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, ppoll},
     sys::socket::{
-        ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg, sendmsg,
-        setsockopt, sockopt::UdpGroSegment,
+        ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, recvmsg, sendmmsg,
+        sendmsg, setsockopt, sockopt::UdpGroSegment,
     },
 };
 
@@ -26,6 +26,8 @@ use super::{LONGEST, Udp, canonical, forgive};
 
 /// Datagrams of one call.
 const BATCH: usize = 32;
+/// So many go each with a call of its own: what one call for several needs costs as much.
+const FEW: usize = 3;
 /// Datagrams that go as one at most: what the system allows.
 const SEGMENTS: usize = 64;
 
@@ -34,8 +36,8 @@ type Datagram<'a> = (&'a [&'a [u8]], SocketAddr);
 
 /// What a socket has besides itself.
 pub struct State {
-    /// Room for what comes in.
-    room: Mutex<Vec<Vec<u8>>>,
+    /// For what comes in.
+    inward: Mutex<Inward>,
     /// The system takes datagrams apart.
     takes_apart: AtomicBool,
 }
@@ -44,7 +46,75 @@ impl State {
     pub fn new(socket: &UdpSocket) -> Self {
         // A system that cannot gives them one by one.
         let _ = setsockopt(socket, UdpGroSegment, &true);
-        Self { room: Mutex::new(vec![vec![0; LONGEST]; BATCH]), takes_apart: AtomicBool::new(true) }
+        let inward = Inward { room: vec![vec![0; LONGEST]; BATCH], control: cmsg_space!(i32), in_a_row: 0 };
+        Self { inward: Mutex::new(inward), takes_apart: AtomicBool::new(true) }
+    }
+}
+
+/// Datagrams that were there at once, after which several are asked for with one call.
+const BUSY: u32 = 2;
+
+struct Inward {
+    /// Room for datagrams.
+    room: Vec<Vec<u8>>,
+    /// Room for what the system says beside one.
+    control: Vec<u8>,
+    /// Calls that have found a datagram, since one has not. The first ones ask for one: that costs least where there is only one, as
+    /// between two that answer each other.
+    in_a_row: u32,
+}
+
+/// How long each of the datagrams is that came as one.
+fn segment_of(control: ControlMessageOwned) -> Option<usize> {
+    match control {
+        ControlMessageOwned::UdpGroSegments(length) => usize::try_from(length).ok(),
+        _ => None,
+    }
+}
+
+/// Gives the datagrams that came as one to `take`. Returns how many they were.
+fn take_apart(bytes: &[u8], each: Option<usize>, from: SocketAddr, take: &mut dyn FnMut(&[u8], SocketAddr)) -> usize {
+    let datagrams = bytes.chunks(each.unwrap_or(bytes.len()).max(1));
+    datagrams.map(|datagram| take(datagram, from)).count()
+}
+
+impl Inward {
+    /// Takes a datagram, or those that came as one, if they are there.
+    fn one(&mut self, udp: &Udp, take: &mut dyn FnMut(&[u8], SocketAddr)) -> nix::Result<usize> {
+        let Self { room, control, .. } = self;
+        let Some(buffer) = room.first_mut() else { return Ok(0) };
+        let (length, each, from) = {
+            let mut slices = [IoSliceMut::new(buffer)];
+            let flags = MsgFlags::MSG_DONTWAIT;
+            let message = recvmsg::<SockaddrStorage>(udp.socket.as_raw_fd(), &mut slices, Some(control), flags)?;
+            let each = message.cmsgs().ok().and_then(|mut control| control.find_map(segment_of));
+            (message.bytes, each, message.address.as_ref().and_then(address))
+        };
+        Ok(from.map_or(0, |from| take_apart(&buffer[..length], each, canonical(from), take)))
+    }
+
+    /// Takes several, if one is there.
+    fn many(&mut self, udp: &Udp, take: &mut dyn FnMut(&[u8], SocketAddr)) -> nix::Result<usize> {
+        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(self.room.len(), Some(cmsg_space!(i32)));
+        let mut slices: Vec<_> = self.room.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let results = recvmmsg(udp.socket.as_raw_fd(), &mut headers, slices.iter_mut(), flags, None)?;
+        let mut count = 0;
+        for message in results {
+            let from = message.address.as_ref().and_then(address);
+            let each = message.cmsgs().ok().and_then(|mut control| control.find_map(segment_of));
+            // An empty datagram has no part.
+            if let (Some(from), Some(bytes)) = (from, message.iovs().next()) {
+                count += take_apart(bytes, each, canonical(from), take);
+            }
+        }
+        Ok(count)
+    }
+
+    fn next(&mut self, udp: &Udp, take: &mut dyn FnMut(&[u8], SocketAddr)) -> nix::Result<usize> {
+        let came = if self.in_a_row < BUSY { self.one(udp, take) } else { self.many(udp, take) };
+        self.in_a_row = if came.is_ok() { self.in_a_row.saturating_add(1) } else { 0 };
+        came
     }
 }
 
@@ -110,6 +180,9 @@ fn send_together(udp: &Udp, datagrams: &[Datagram<'_>]) -> io::Result<bool> {
 }
 
 fn send_alone(udp: &Udp, batch: &[Datagram<'_>]) -> io::Result<()> {
+    if batch.len() <= FEW {
+        return batch.iter().try_for_each(|(parts, to)| send_one(udp, parts, *to));
+    }
     let parts: Vec<Vec<IoSlice<'_>>> =
         batch.iter().map(|(parts, _)| parts.iter().map(|part| IoSlice::new(part)).collect()).collect();
     let to: Vec<_> = batch.iter().map(|(_, to)| Some(SockaddrStorage::from(udp.reach(*to)))).collect();
@@ -130,42 +203,37 @@ fn send_alone(udp: &Udp, batch: &[Datagram<'_>]) -> io::Result<()> {
     Ok(())
 }
 
+/// Parts of a datagram for which nothing is allocated.
+const PARTS: usize = 4;
+
+/// Sends one datagram.
+fn send_one(udp: &Udp, parts: &[&[u8]], to: SocketAddr) -> io::Result<()> {
+    let to = SockaddrStorage::from(udp.reach(to));
+    let send = |parts: &[IoSlice<'_>]| {
+        let sent = sendmsg(udp.socket.as_raw_fd(), parts, &[], MsgFlags::empty(), Some(&to));
+        forgive(sent.map(drop).map_err(Into::into))
+    };
+    if parts.len() <= PARTS {
+        let place = |index: usize| IoSlice::new(parts.get(index).copied().unwrap_or_default());
+        return send(&std::array::from_fn::<_, PARTS, _>(place)[..parts.len()]);
+    }
+    send(&parts.iter().map(|part| IoSlice::new(part)).collect::<Vec<_>>())
+}
+
 pub fn receive(udp: &Udp, patience: Duration, take: &mut dyn FnMut(&[u8], SocketAddr)) -> io::Result<usize> {
-    let mut room = udp.linux.room.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut has_waited = false;
+    let mut inward = udp.linux.inward.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut may_wait = !patience.is_zero();
     loop {
-        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(room.len(), Some(cmsg_space!(i32)));
-        let mut slices: Vec<_> = room.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
-        let flags = MsgFlags::MSG_DONTWAIT;
-        match recvmmsg(udp.socket.as_raw_fd(), &mut headers, slices.iter_mut(), flags, None) {
-            Ok(results) => {
-                let mut count = 0;
-                for message in results {
-                    let from = message.address.as_ref().and_then(address);
-                    let each = message.cmsgs().ok().and_then(|mut control| {
-                        control.find_map(|one| match one {
-                            ControlMessageOwned::UdpGroSegments(length) => usize::try_from(length).ok(),
-                            _ => None,
-                        })
-                    });
-                    // An empty datagram has no part.
-                    if let (Some(from), Some(bytes)) = (from, message.iovs().next()) {
-                        for datagram in bytes.chunks(each.unwrap_or(bytes.len()).max(1)) {
-                            take(datagram, canonical(from));
-                            count += 1;
-                        }
-                    }
-                }
-                return Ok(count);
-            }
-            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) if has_waited => return Ok(0),
-            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => {}
+        match inward.next(udp, take) {
+            Ok(count) => return Ok(count),
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) if may_wait => {}
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => return Ok(0),
             Err(error) => return Err(error.into()),
         }
         let mut files = [PollFd::new(udp.socket.as_fd(), PollFlags::POLLIN)];
         match ppoll(&mut files, Some(patience.into()), None) {
             Ok(0) | Err(Errno::EINTR) => return Ok(0),
-            Ok(_) => has_waited = true,
+            Ok(_) => may_wait = false,
             Err(error) => return Err(error.into()),
         }
     }

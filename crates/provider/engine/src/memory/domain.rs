@@ -61,6 +61,11 @@ impl<'locked, O: Os> LockedMr<'locked, O> {
     }
 }
 
+/// Bytes of one packet.
+fn length_of(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
+}
+
 /// A protection domain.
 pub struct Domain<O: Os> {
     table: Arc<MemoryTable<O>>,
@@ -134,6 +139,39 @@ impl<O: Os> Domain<O> {
         let found = self.with_token(Lookup { token, access }, |mr| mr.hold(address, length));
         let (source, uses) = found.flatten().ok_or(NtStatus::ACCESS_VIOLATION)?;
         source.segment(&self.table, length, uses)
+    }
+
+    /// Copies the bytes that `key` names from `address` on, as [`Domain::resolve`] finds them. For a packet at most: bytes that lie side by
+    /// side are copied under the lock of the token's place, which spares references to them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Domain::resolve`].
+    #[inline]
+    pub(crate) fn read(&self, key: Lookup, address: u64, into: &mut [u8]) -> Result<(), NtStatus> {
+        let length = length_of(into);
+        let copy = |mr: &LockedMr<'_, O>| mr.locate(address, length).map(|(memory, at)| memory.read(at, into));
+        if length > 0 && self.with_token(key, copy).flatten().is_some() {
+            return Ok(());
+        }
+        self.resolve(key.token, address, length, key.access)?.read(0, into);
+        Ok(())
+    }
+
+    /// Stores bytes where [`Domain::read`] copies them from.
+    ///
+    /// # Errors
+    ///
+    /// As [`Domain::resolve`].
+    #[inline]
+    pub(crate) fn write(&self, key: Lookup, address: u64, bytes: &[u8]) -> Result<(), NtStatus> {
+        let length = length_of(bytes);
+        let copy = |mr: &LockedMr<'_, O>| mr.locate(address, length).map(|(memory, at)| memory.write(at, bytes));
+        if length > 0 && self.with_token(key, copy).flatten().is_some() {
+            return Ok(());
+        }
+        self.resolve(key.token, address, length, key.access)?.write(0, bytes);
+        Ok(())
     }
 
     /// Lets `work` use the bytes of a token as `key` says. `None` if it does not allow that.

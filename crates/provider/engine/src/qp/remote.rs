@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     cq::Cause,
-    memory::{Access, Domain},
+    memory::{Access, Domain, Lookup},
     nic::{Budget, TrafficCounters},
     os::{Os, SpinLock},
     sync::Ordering,
@@ -472,10 +472,8 @@ impl<O: Os> SendQueue<O> {
         }
         let length = into.len();
         self.each_part((&request, begins), offset, length, |element, skipped, part| {
-            let bytes = u32::try_from(part.len()).unwrap_or(u32::MAX);
-            let from = element.address.wrapping_add(skipped);
-            domain.resolve(element.token, from, bytes, Access::LocalRead)?.read(0, &mut into[part]);
-            Ok(())
+            let key = Lookup { token: element.token, access: Access::LocalRead };
+            domain.read(key, element.address.wrapping_add(skipped), &mut into[part])
         })
     }
 
@@ -508,10 +506,8 @@ impl<O: Os> SendQueue<O> {
     fn scatter(&mut self, domain: &Domain<O>, number: u64, offset: usize, bytes: &[u8]) -> Result<(), NtStatus> {
         let (request, begins) = self.in_flight(number)?;
         self.each_part((&request, begins), offset, bytes.len(), |element, skipped, part| {
-            let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
-            let to = element.address.wrapping_add(skipped);
-            domain.resolve(element.token, to, length, Access::ReadSink)?.write(0, &bytes[part]);
-            Ok(())
+            let key = Lookup { token: element.token, access: Access::ReadSink };
+            domain.write(key, element.address.wrapping_add(skipped), &bytes[part])
         })
     }
 }

@@ -74,6 +74,9 @@ pub const MAX_CALLER_DATA: u32 = 56;
 /// The bytes that a REP and a REJ have.
 pub const MAX_CALLEE_DATA: u32 = 148;
 
+/// Frames that are taken in under one hold of the stack's lock.
+const RECEIVED: usize = 16;
+
 /// What lies under the stack's lock.
 struct State<O: Os> {
     stack: Stack,
@@ -180,17 +183,39 @@ impl<O: Os> Wire<O> {
     ///
     /// Callable at `IRQL <= DISPATCH_LEVEL` with no lock held.
     pub fn receive(this: &Arc<Self>, frame: &[u8]) {
-        let now = this.os.now();
-        let is_due = this.state.with(|state| {
-            if state.is_shut {
-                return false;
-            }
-            state.stack.receive(now, frame, &mut state.table);
-            state.is_due(now)
-        });
-        if is_due {
-            this.dpc.queue(this);
+        Self::receive_all(this, &[frame]);
+    }
+
+    /// Frames have come in, in this order: each as by [`Wire::receive`], several under one hold of the stack's lock.
+    pub fn receive_all(this: &Arc<Self>, frames: &[&[u8]]) {
+        if Self::take_in(this, frames) {
+            Self::go_on(this);
         }
+    }
+
+    /// [`Wire::receive_all`] for who calls [`Wire::go_on`] before it waits for more frames, if this returns true. Until then nothing is sent
+    /// in answer, so that answers go together with what the consumer sends meanwhile.
+    #[must_use]
+    pub fn take_in(this: &Arc<Self>, frames: &[&[u8]]) -> bool {
+        let mut is_due = false;
+        for frames in frames.chunks(RECEIVED) {
+            let now = this.os.now();
+            is_due |= this.state.with(|state| {
+                if state.is_shut {
+                    return false;
+                }
+                for frame in frames {
+                    state.stack.receive(now, frame, &mut state.table);
+                }
+                state.is_due(now)
+            });
+        }
+        is_due
+    }
+
+    /// Sends what there is to send, and does what is due, in the wire's DPC.
+    pub fn go_on(this: &Arc<Self>) {
+        this.dpc.queue(this);
     }
 
     /// The adapter has these addresses from now on.

@@ -11,7 +11,7 @@ use roce::{
 use crate::{
     NtStatus,
     cq::Cause,
-    memory::{self, Access, Segment, Transfers},
+    memory::{self, Access, Lookup, Segment, Transfers},
     nic::Budget,
     os::Os,
     qp::{Claim, Claimed, Failed, Qp},
@@ -138,11 +138,6 @@ impl<O: Os> Table<O> {
     }
 }
 
-/// Bytes of one packet.
-fn length_of(bytes: &[u8]) -> u32 {
-    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
-}
-
 /// What the status of a failure leaves open.
 const fn cause_of(failure: Failure) -> Option<Cause> {
     match failure {
@@ -167,13 +162,13 @@ impl<O: Os> Adapter for Table<O> {
     }
 
     fn read(&mut self, qp: u32, key: u32, address: u64, into: &mut [u8]) -> Result<(), Refused> {
-        self.find(qp, Remote { key, address, length: length_of(into) }, Access::RemoteRead)?.read(0, into);
-        Ok(())
+        let entry = self.get_mut(qp).ok_or(Refused)?;
+        entry.qp.domain().read(Lookup { token: key, access: Access::RemoteRead }, address, into).map_err(|_| Refused)
     }
 
     fn write(&mut self, qp: u32, key: u32, address: u64, bytes: &[u8]) -> Result<(), Refused> {
-        self.find(qp, Remote { key, address, length: length_of(bytes) }, Access::RemoteWrite)?.write(0, bytes);
-        Ok(())
+        let entry = self.get_mut(qp).ok_or(Refused)?;
+        entry.qp.domain().write(Lookup { token: key, access: Access::RemoteWrite }, address, bytes).map_err(|_| Refused)
     }
 
     fn invalidate(&mut self, qp: u32, key: u32) -> Result<(), Refused> {

@@ -28,19 +28,34 @@ const ROUNDS: usize = 8;
 /// Events that are told in one round.
 const EVENTS: usize = 8;
 
-/// Buffers for frames that go out.
+/// Where a frame begins: at a cache line.
+const ALIGNED: usize = 64;
+
+/// Frames that go out, one behind the other: those of a usual size stay in the processor's first cache.
 pub(super) struct Frames {
     bytes: Box<[u8]>,
-    lengths: ArrayVec<usize, FRAMES>,
+    /// Where each begins, and its length.
+    places: ArrayVec<(usize, usize), FRAMES>,
 }
 
 impl Frames {
     pub fn try_new() -> Result<Self, AllocError> {
-        Ok(Self { bytes: try_slice(FRAMES * FRAME, |_| 0)?, lengths: ArrayVec::new() })
+        Ok(Self { bytes: try_slice(FRAMES * FRAME.next_multiple_of(ALIGNED), |_| 0)?, places: ArrayVec::new() })
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.bytes.chunks(FRAME).zip(&self.lengths).map(|(frame, length)| &frame[..*length])
+        self.places.iter().map(|(start, length)| &self.bytes[*start..][..*length])
+    }
+
+    /// Adds frames as long as there is room, and `next` writes one to the front of the bytes that it gets. Returns its length.
+    fn fill(&mut self, mut next: impl FnMut(&mut [u8]) -> Option<usize>) {
+        let mut start = 0;
+        while !self.places.is_full() {
+            // There is room for as many of the longest.
+            let Some(length) = next(&mut self.bytes[start..]) else { return };
+            self.places.push((start, length));
+            start += length.next_multiple_of(ALIGNED);
+        }
     }
 }
 
@@ -104,10 +119,7 @@ impl<O: Os> State<O> {
 
     fn transmit(&mut self, now: u64, frames: &mut Frames) {
         let Self { stack, table, .. } = self;
-        for frame in frames.bytes.chunks_mut(FRAME) {
-            let Some(length) = stack.transmit(now, frame, table) else { return };
-            frames.lengths.push(length);
-        }
+        frames.fill(|frame| stack.transmit(now, frame, table));
     }
 
     /// What has happened next.
@@ -159,11 +171,11 @@ impl<O: Os> Wire<O> {
         let mut is_unfinished = true;
         for _ in 0..ROUNDS {
             is_unfinished = Self::round(this, &mut frames);
-            let has_sent = !frames.lengths.is_empty();
+            let has_sent = !frames.places.is_empty();
             if has_sent {
                 this.cable.send_all(&mut frames.iter());
             }
-            frames.lengths.clear();
+            frames.places.clear();
             if !is_unfinished && !has_sent {
                 break;
             }

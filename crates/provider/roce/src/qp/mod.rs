@@ -197,7 +197,8 @@ impl QueuePair {
         adapter: &mut impl Adapter,
         counters: &mut Counters,
     ) {
-        let Some(link) = self.link.filter(|_| self.state == State::Ready) else {
+        let Self { link, requester, responder, .. } = self;
+        let Some(link) = link.as_ref().filter(|_| self.state == State::Ready) else {
             counters.wrong_state += 1;
             return;
         };
@@ -207,11 +208,9 @@ impl QueuePair {
         }
         match packet.bth.opcode.kind() {
             Kind::Send | Kind::Write | Kind::Read | Kind::Atomic => {
-                self.responder.receive(&link, packet, adapter, counters);
+                responder.receive(link, packet, adapter, counters);
             }
-            Kind::ReadResponse | Kind::Acknowledge => {
-                self.requester.receive(now, &link, packet, adapter, counters);
-            }
+            Kind::ReadResponse | Kind::Acknowledge => requester.receive(now, link, packet, adapter, counters),
             Kind::AtomicAcknowledge => counters.ghosts += 1,
             Kind::Cnp => counters.congestion_notifications += 1,
             Kind::Datagram => counters.unknown_queue_pair += 1,
@@ -227,12 +226,13 @@ impl QueuePair {
         adapter: &mut impl Adapter,
         counters: &mut Counters,
     ) -> Option<usize> {
-        let link = self.link?;
         if self.state != State::Ready {
             return self.take_last_ack().map(|ack| ack.send(frame, counters));
         }
-        let length = match self.responder.transmit(&link, frame, adapter, counters) {
-            None => self.requester.transmit(now, &link, frame, adapter),
+        let Self { link, requester, responder, .. } = self;
+        let link = link.as_ref()?;
+        let length = match responder.transmit(link, frame, adapter, counters) {
+            None => requester.transmit(now, link, frame, adapter),
             length => length,
         };
         self.settle(adapter);
@@ -246,8 +246,8 @@ impl QueuePair {
 
     /// Time has passed.
     pub fn tick(&mut self, now: u64, adapter: &mut impl Adapter, counters: &mut Counters) {
-        if let Some(link) = self.link.filter(|_| self.state == State::Ready) {
-            self.requester.tick(now, &link, counters);
+        if let Some(link) = self.link.as_ref().filter(|_| self.state == State::Ready) {
+            self.requester.tick(now, link, counters);
         }
         self.settle(adapter);
     }
@@ -267,7 +267,9 @@ impl QueuePair {
 
     /// Tells completions, and whether one of the halves has failed.
     fn settle(&mut self, adapter: &mut impl Adapter) {
-        self.requester.complete(self.number, adapter, COMPLETIONS);
+        if self.requester.has_completions() {
+            self.requester.complete(self.number, adapter, COMPLETIONS);
+        }
         if self.state != State::Ready {
             return;
         }

@@ -176,6 +176,7 @@ impl Requester {
     }
 
     /// Returns true if completions wait to be told.
+    #[inline]
     pub fn has_completions(&self) -> bool {
         self.acked > 0 || (self.failed.is_some() && !self.slots.is_empty())
     }
@@ -246,6 +247,7 @@ impl Requester {
     }
 
     /// Returns true if transmitting now might give a packet.
+    #[inline]
     pub fn may_transmit(&self, now: u64, link: &Link) -> bool {
         self.rnr_until.is_none_or(|until| until <= now)
             && self.refused.is_none()
@@ -254,6 +256,7 @@ impl Requester {
     }
 
     /// Fence, window and read limit allow a packet of the slot `at`.
+    #[inline]
     fn may_go(&self, link: &Link, slot: &Slot) -> bool {
         let flight = self.next.since(self.una);
         let waits_for_reads = slot.request.flags.read_fence

@@ -77,6 +77,7 @@ impl Bth {
 
     /// The header at the front of `bytes`, and what follows it. `None` if it is none: too short, an unknown opcode, another version.
     #[must_use]
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (raw, rest) = Raw::ref_from_prefix(bytes).ok()?;
         let opcode = Opcode::from_byte(raw.opcode)?;
@@ -97,6 +98,7 @@ impl Bth {
 
     /// The bytes of the header.
     #[must_use]
+    #[inline]
     pub fn to_bytes(&self) -> [u8; LENGTH] {
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
         let raw = Raw {

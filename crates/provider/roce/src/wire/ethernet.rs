@@ -54,6 +54,7 @@ pub struct Ethernet {
 impl Ethernet {
     /// The header of `frame`, and what follows it.
     #[must_use]
+    #[inline]
     pub fn parse(frame: &[u8]) -> Option<(Self, &[u8])> {
         let (raw, rest) = Raw::ref_from_prefix(frame).ok()?;
         let header = |tag, ethertype| Self { destination: raw.destination, source: raw.source, tag, ethertype };
@@ -72,6 +73,7 @@ impl Ethernet {
     }
 
     /// Writes the header to the front of `frame`, which has room for it, and returns its length.
+    #[inline]
     pub fn emit(&self, frame: &mut [u8]) -> usize {
         let ethertype = if self.tag.is_some() { ethertype::VLAN } else { self.ethertype };
         let raw = Raw { destination: self.destination, source: self.source, ethertype: U16::new(ethertype) };

@@ -88,6 +88,7 @@ fn take<T: FromBytes>(bytes: &mut &[u8]) -> Option<T> {
 impl Extended {
     /// The headers at the front of `bytes` of a packet with this opcode, and what follows them. `None` if it is too short.
     #[must_use]
+    #[inline]
     pub fn parse(opcode: Opcode, mut bytes: &[u8]) -> Option<(Self, &[u8])> {
         let rest = &mut bytes;
         let mut headers = Self::default();
@@ -115,6 +116,7 @@ impl Extended {
     }
 
     /// Writes the headers to the front of `bytes`, which has room for them, and returns their length.
+    #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> usize {
         let mut length = 0;
         let mut put = |header: &[u8]| {

@@ -43,6 +43,7 @@ impl Envelope {
     /// # Errors
     ///
     /// Why it is not a packet.
+    #[inline]
     pub fn parse(frame: &[u8]) -> Result<(Self, Packet<'_>), Unreadable> {
         let (ethernet, network) = Ethernet::parse(frame).ok_or(Unreadable::Other)?;
         let (ip, rest) = Ip::parse(ethernet.ethertype, network).ok_or(Unreadable::Other)?;
@@ -56,23 +57,34 @@ impl Envelope {
         let packet = Packet::parse(transport).ok_or(Unreadable::Malformed)?;
         let covered = ip.length() + udp::LENGTH + transport.len() - ICRC;
         let found = &transport[transport.len() - ICRC..];
-        if icrc::of(&network[..covered]).is_none_or(|right| right != found) {
+        let start = ethernet.length();
+        if icrc::of_frame(&frame[..start + covered], start).is_none_or(|right| right != found) {
             return Err(Unreadable::Icrc);
         }
         Ok((Self { ethernet, ip, udp }, packet))
     }
 
-    /// Writes a frame around a packet of `packet` bytes, which lies at [`length`](Self::length) already. Returns the frame's length.
+    /// Writes the headers before a packet of `packet` bytes. Returns where that begins.
     ///
     /// # Panics
     ///
     /// If the frame is shorter than that, or the packet has 64 KiB or more.
-    pub fn seal(&self, frame: &mut [u8], packet: usize) -> usize {
+    #[inline]
+    pub fn emit_headers(&self, frame: &mut [u8], packet: usize) -> usize {
         let network = self.ethernet.emit(frame);
         let udp = network + self.ip.emit(&mut frame[network..], udp::LENGTH + packet);
-        let transport = udp + self.udp.emit(&mut frame[udp..], packet);
-        let end = transport + packet;
-        let value = icrc::of(&frame[network..end - ICRC]).expect("a packet has a BTH");
+        udp + self.udp.emit(&mut frame[udp..], packet)
+    }
+
+    /// Writes the ICRC of a packet of `packet` bytes, before which the headers are. Returns the frame's length.
+    ///
+    /// # Panics
+    ///
+    /// If the frame is shorter than that.
+    #[inline]
+    pub fn seal(&self, frame: &mut [u8], packet: usize) -> usize {
+        let end = self.length() + packet;
+        let value = icrc::of_frame(&frame[..end - ICRC], self.ethernet.length()).expect("a packet has a BTH");
         frame[end - ICRC..end].copy_from_slice(&value);
         end
     }
@@ -80,6 +92,7 @@ impl Envelope {
     /// Writes a frame with this packet to the front of `frame`, which has room for it. Returns its length.
     pub fn emit(&self, packet: &Packet<'_>, frame: &mut [u8]) -> usize {
         let length = packet.emit(&mut frame[self.length()..]);
+        self.emit_headers(frame, length);
         self.seal(frame, length)
     }
 }

@@ -13,38 +13,79 @@ const BTH_MASKED: usize = 4;
 /// Stands for the local route header that RoCE has not.
 const PREFIX: usize = 8;
 
-/// The most bytes that have masked ones among them.
-const HEADERS: usize = PREFIX + ip::V6 + udp::LENGTH + bth::LENGTH;
+/// Bytes of the headers that have masked ones among them.
+const V4_HEADERS: usize = ip::V4 + udp::LENGTH + bth::LENGTH;
+const V6_HEADERS: usize = ip::V6 + udp::LENGTH + bth::LENGTH;
+
+/// The ones: of the prefix, and of what routers change in headers of which those of IP have `network` bytes.
+const fn ones<const BYTES: usize>(network: usize, masked: [usize; 4], first: u8) -> [u8; BYTES] {
+    let mut ones = [0; BYTES];
+    let mut index = 0;
+    while index < PREFIX {
+        ones[index] = 0xFF;
+        index += 1;
+    }
+    ones[PREFIX] = first;
+    index = 0;
+    while index < masked.len() {
+        ones[PREFIX + masked[index]] = 0xFF;
+        index += 1;
+    }
+    index = 0;
+    while index < UDP_MASKED.len() {
+        ones[PREFIX + network + UDP_MASKED[index]] = 0xFF;
+        index += 1;
+    }
+    ones[PREFIX + network + udp::LENGTH + BTH_MASKED] = 0xFF;
+    ones
+}
+
+const V4_ONES: [u8; PREFIX + V4_HEADERS] = ones(ip::V4, V4_MASKED, 0);
+/// The traffic class begins in the byte of the version.
+const V6_ONES: [u8; PREFIX + V6_HEADERS] = ones(ip::V6, V6_MASKED, 0x0F);
 
 /// The ICRC of a packet that begins with its IP header and ends before the ICRC.
 ///
 /// It goes out with its lowest byte first. `None` if the bytes are too short to be a packet, or of no known version.
 #[must_use]
 pub fn of(packet: &[u8]) -> Option<[u8; 4]> {
-    let (network, masked) = match packet.first()? >> 4 {
-        4 => (ip::V4, V4_MASKED),
-        6 => (ip::V6, V6_MASKED),
-        _ => return None,
-    };
-    let covered = network + udp::LENGTH + bth::LENGTH;
-    let (headers, rest) = packet.split_at_checked(covered)?;
-    let mut bytes = [0xFF; HEADERS];
-    let bytes = &mut bytes[..PREFIX + covered];
-    bytes[PREFIX..].copy_from_slice(headers);
-    let copy = &mut bytes[PREFIX..];
-    for offset in masked {
-        copy[offset] = 0xFF;
+    match packet.first()? >> 4 {
+        4 => {
+            let (headers, rest) = packet.split_first_chunk::<V4_HEADERS>()?;
+            let mut bytes = [0; PREFIX + V4_HEADERS];
+            bytes[PREFIX..].copy_from_slice(headers);
+            Some(sum(&bytes, &V4_ONES, rest))
+        }
+        6 => {
+            let (headers, rest) = packet.split_first_chunk::<V6_HEADERS>()?;
+            let mut bytes = [0; PREFIX + V6_HEADERS];
+            bytes[PREFIX..].copy_from_slice(headers);
+            Some(sum(&bytes, &V6_ONES, rest))
+        }
+        _ => None,
     }
-    if network == ip::V6 {
-        // The traffic class begins in the byte of the version.
-        copy[0] |= 0x0F;
+}
+
+/// [`of`] the packet in a frame whose IP header begins at `network`. The station's header in front of it has room for the prefix: so
+/// bytes are taken and masked a whole register at a time, as they lie.
+#[must_use]
+#[inline]
+pub fn of_frame(frame: &[u8], network: usize) -> Option<[u8; 4]> {
+    let prefixed = frame.get(network.checked_sub(PREFIX)?..)?;
+    match prefixed.get(PREFIX)? >> 4 {
+        4 => prefixed.split_first_chunk().map(|(headers, rest)| sum(headers, &V4_ONES, rest)),
+        6 => prefixed.split_first_chunk().map(|(headers, rest)| sum(headers, &V6_ONES, rest)),
+        _ => None,
     }
-    for offset in UDP_MASKED {
-        copy[network + offset] = 0xFF;
+}
+
+fn sum<const BYTES: usize>(headers: &[u8; BYTES], ones: &[u8; BYTES], rest: &[u8]) -> [u8; 4] {
+    let mut bytes = *headers;
+    for (byte, ones) in bytes.iter_mut().zip(ones) {
+        *byte |= ones;
     }
-    copy[network + udp::LENGTH + BTH_MASKED] = 0xFF;
     let mut crc = crc32fast::Hasher::new();
-    crc.update(bytes);
+    crc.update(&bytes);
     crc.update(rest);
-    Some(crc.finalize().to_le_bytes())
+    crc.finalize().to_le_bytes()
 }

@@ -77,6 +77,7 @@ impl Ip {
     ///
     /// `None` if it is malformed, a fragment, or has options.
     #[must_use]
+    #[inline]
     pub fn parse(kind: u16, bytes: &[u8]) -> Option<(Self, &[u8])> {
         match kind {
             ethertype::IPV4 => Self::parse_v4(bytes),
@@ -85,6 +86,7 @@ impl Ip {
         }
     }
 
+    #[inline]
     fn parse_v4(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (raw, rest) = RawV4::ref_from_prefix(bytes).ok()?;
         let whole = raw.fragment.get() & !DO_NOT_FRAGMENT == 0;
@@ -103,6 +105,7 @@ impl Ip {
         Some((header, payload))
     }
 
+    #[inline]
     fn parse_v6(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (raw, rest) = RawV6::ref_from_prefix(bytes).ok()?;
         let first = raw.version_class_flow.get();
@@ -138,6 +141,7 @@ impl Ip {
     /// # Panics
     ///
     /// If the payload has 64 KiB or more, or the addresses are of two families.
+    #[inline]
     pub fn emit(&self, bytes: &mut [u8], payload: usize) -> usize {
         match (self.source, self.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -177,6 +181,7 @@ impl Ip {
 }
 
 /// The Internet checksum of a header: zero for one whose checksum is right.
+#[inline]
 fn checksum(header: &[u8]) -> u16 {
     let (words, _) = header.as_chunks::<2>();
     let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();

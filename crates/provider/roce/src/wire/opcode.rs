@@ -99,12 +99,14 @@ pub enum Kind {
 impl Opcode {
     /// The opcode of a byte; `None` for one that is not RoCEv2's, or of a transport that is not spoken here.
     #[must_use]
+    #[inline]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::try_read_from_bytes(&[byte]).ok()
     }
 
     /// What packets of this opcode do.
     #[must_use]
+    #[inline]
     pub const fn kind(self) -> Kind {
         match self {
             Self::SendFirst
@@ -135,6 +137,7 @@ impl Opcode {
 
     /// Where packets of this opcode stand in their message.
     #[must_use]
+    #[inline]
     pub const fn position(self) -> Position {
         match self {
             Self::SendFirst | Self::WriteFirst | Self::ReadResponseFirst => Position::First,
@@ -186,12 +189,14 @@ impl Opcode {
 
     /// A RETH follows.
     #[must_use]
+    #[inline]
     pub const fn has_reth(self) -> bool {
         matches!(self, Self::WriteFirst | Self::WriteOnly | Self::WriteOnlyImmediate | Self::ReadRequest)
     }
 
     /// An AETH follows.
     #[must_use]
+    #[inline]
     pub const fn has_aeth(self) -> bool {
         matches!(
             self,
@@ -205,12 +210,14 @@ impl Opcode {
 
     /// A DETH follows.
     #[must_use]
+    #[inline]
     pub const fn has_deth(self) -> bool {
         matches!(self, Self::UdSendOnly | Self::UdSendOnlyImmediate)
     }
 
     /// Immediate data follow.
     #[must_use]
+    #[inline]
     pub const fn has_immediate(self) -> bool {
         matches!(
             self,
@@ -224,6 +231,7 @@ impl Opcode {
 
     /// An IETH follows.
     #[must_use]
+    #[inline]
     pub const fn has_ieth(self) -> bool {
         matches!(self, Self::SendLastInvalidate | Self::SendOnlyInvalidate)
     }

@@ -21,6 +21,7 @@ pub struct Packet<'bytes> {
 impl<'bytes> Packet<'bytes> {
     /// The packet in `bytes`, which end with the ICRC. `None` if it is malformed.
     #[must_use]
+    #[inline]
     pub fn parse(bytes: &'bytes [u8]) -> Option<Self> {
         let bytes = bytes.get(..bytes.len().checked_sub(ICRC)?)?;
         let (bth, rest) = Bth::parse(bytes)?;
@@ -48,6 +49,7 @@ impl<'bytes> Packet<'bytes> {
 }
 
 /// Writes the headers of a packet to the front of `bytes`, and returns where its payload begins.
+#[inline]
 pub fn emit_headers(bth: &Bth, extended: &Extended, bytes: &mut [u8]) -> usize {
     bytes[..bth::LENGTH].copy_from_slice(&bth.to_bytes());
     bth::LENGTH + extended.emit(&mut bytes[bth::LENGTH..])

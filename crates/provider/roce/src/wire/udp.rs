@@ -31,6 +31,7 @@ impl Udp {
     ///
     /// A checksum is not looked at: no byte it covers is used without the ICRC having been right.
     #[must_use]
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (raw, rest) = Raw::ref_from_prefix(bytes).ok()?;
         let payload = rest.get(..usize::from(raw.length.get()).checked_sub(LENGTH)?)?;
@@ -42,6 +43,7 @@ impl Udp {
     /// # Panics
     ///
     /// If the payload has 64 KiB or more.
+    #[inline]
     pub fn emit(&self, bytes: &mut [u8], payload: usize) -> usize {
         let raw = Raw {
             source: U16::new(self.source),

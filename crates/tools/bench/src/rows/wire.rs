@@ -30,7 +30,7 @@ pub fn rows(context: &mut Context<'_>) {
     }
 }
 
-/// Both ends of a wire, and the threads of their machines, by the processor time of all of them: threads that wait take none.
+/// Both ends of a wire, on a thread that is the processor of their machine; the time of all threads, should another do something.
 fn packets(context: &Context<'_>) -> Vec<Row> {
     context.cores.pin_first();
     let count = context.effort.scale(WRITES);
@@ -73,6 +73,8 @@ fn checked<'a>(packets: usize, times: usize) -> Subject<'a> {
 /// Over UDP, between two adapters of this program, beside plain programs of two threads.
 #[cfg(target_os = "linux")]
 mod udp {
+    use std::cell::RefCell;
+
     use super::{
         WRITES,
         pair::{OverUdp, WRITE},
@@ -100,16 +102,25 @@ mod udp {
 
     pub fn latency(context: &Context<'_>) -> Vec<Row> {
         let count = context.effort.scale(ROUNDS);
-        let mut wire = OverUdp::start();
-        let plain = plain::Echo::start();
-        let subjects: Vec<crate::measure::Subject<'_>> =
-            vec![Box::new(|| wire.round_trips(count) / 2.0), Box::new(|| plain.round_trips(count) / 2.0)];
+        // One subject at a time has the pair.
+        let wire = RefCell::new(OverUdp::start());
+        let [sleeping, polling] = [false, true].map(plain::Echo::start);
+        let subjects: Vec<crate::measure::Subject<'_>> = vec![
+            Box::new(|| wire.borrow_mut().round_trips(count) / 2.0),
+            Box::new(|| wire.borrow_mut().round_trips_by_threads(count) / 2.0),
+            Box::new(|| sleeping.round_trips(count) / 2.0),
+            Box::new(|| polling.round_trips(count) / 2.0),
+        ];
         let (measured, peers) = context.beside(subjects, &[Peer::UcxTcpLatency], 8, count);
-        let [ours, theirs] = &measured.samples[..] else { unreachable!("two subjects") };
+        let [ours, by_threads, sleeping, polling] = &measured.samples[..] else { unreachable!("four subjects") };
         let name = "wire: half a round trip of 8 bytes over UDP on this machine";
+        let threads = "wire: half a round trip of 8 bytes over UDP on this machine, by threads and notifications";
+        let (echo, unit) = ("a plain UDP echo", Unit::Nanoseconds);
         vec![
-            Row::measured(name, "a plain UDP echo", Unit::Nanoseconds, Goal::AtMost(1.3), ours, theirs),
-            peers[0].row(name, Unit::Nanoseconds, Goal::AtMost(0.8), ours),
+            Row::measured(name, echo, unit, Goal::AtMost(1.3), ours, sleeping),
+            Row::measured(name, "a plain UDP echo that polls", unit, Goal::Reported, ours, polling),
+            peers[0].row(name, unit, Goal::AtMost(0.8), ours),
+            Row::measured(threads, echo, unit, Goal::Reported, by_threads, sleeping),
         ]
     }
 }

@@ -14,11 +14,12 @@ use std::{
 };
 
 use engine::connection::InterfaceAddress;
+use host::machine::Machine;
 use ndk::{
     Access, Adapter, Completion, Connection, Cq, Mr, Notify, NtStatus, Offer, Pd, Qp, QpSizes,
-    host::{Cable, Counters, WireConfig, Wired},
+    host::{self as ndk_host, Cable, Counters, Driver, WireConfig, Wired, at_dispatch},
 };
-use network::{Captured, Datagrams, Impaired, Pump, Segment, Vxlan, VxlanConfig};
+use network::{Aside, Captured, Datagrams, Impaired, Pump, Segment, Vxlan, VxlanConfig};
 use recorder::Ring;
 use roce::{
     mtu::Mtu,
@@ -35,6 +36,11 @@ use super::{
 pub const READS: u32 = 16;
 /// How long one look at completions takes at most, in microseconds: how late the end is noticed.
 const WAIT: u64 = 20_000;
+
+/// How long a thread that drives the adapter looks for frames before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+/// Bytes of a message up to which a thread drives the adapter: what it does with longer ones keeps the peer waiting for too long.
+const DRIVEN: u32 = 64 << 10;
 
 /// A segment that is captured, to be finished.
 pub type Capture = Arc<Captured<Box<dyn Segment>>>;
@@ -135,6 +141,7 @@ pub struct Line<'run> {
     adapter: Option<Adapter>,
     wired: Option<Wired>,
     pump: Option<Pump>,
+    segment: Arc<dyn Segment>,
     rejected: Arc<Rejected>,
     connecting: Arc<AtomicBool>,
     capture: Option<Capture>,
@@ -178,7 +185,9 @@ impl<'run> Line<'run> {
         };
         let description = segment.describe();
         let failed = |status: NtStatus| Fault::Other(format!("no adapter: {status}"));
-        let wired = Wired::start(config, wire, Box::new(Out(segment.clone()))).map_err(failed)?;
+        // One processor, which a thread can be that drives the adapter.
+        let machine = Machine::threads().processors(1).start();
+        let wired = Wired::unwatched(machine, config, wire, Box::new(Out(segment.clone()))).map_err(failed)?;
         let (wired, recorded) = if of.record.is_wanted() {
             let processors = wired.machine().processors();
             let ring = of.record.ring(processors).map_err(Fault::Other)?;
@@ -190,7 +199,7 @@ impl<'run> Line<'run> {
         let rejected = Arc::new(Rejected::default());
         let pump = {
             let (plug, connecting, rejected) = (wired.plug(), connecting.clone(), rejected.clone());
-            Pump::start(segment, move |frame| {
+            Pump::start(segment.clone(), move |frame| {
                 if connecting.load(Relaxed) {
                     rejected.see(frame);
                 }
@@ -203,6 +212,7 @@ impl<'run> Line<'run> {
             adapter: Some(adapter),
             wired: Some(wired),
             pump: Some(pump),
+            segment,
             rejected,
             connecting,
             capture,
@@ -236,6 +246,19 @@ impl<'run> Line<'run> {
     /// How long a peer that has stopped is waited for.
     pub fn patience(&self) -> Duration {
         Duration::from_secs(self.of.patience.into())
+    }
+
+    /// Lets the current thread do the adapter's work, until the result is dropped, for messages of a size. `None` if another thread does
+    /// that, or the messages are too long.
+    pub fn drive(&self, size: u32) -> Option<Driving> {
+        let (wired, pump) = (self.wired.as_ref()?, self.pump.as_ref()?);
+        let aside = (size <= DRIVEN).then(|| pump.aside()).flatten()?;
+        let segment = self.segment.clone();
+        let source = move |patience: Duration, take: &mut dyn FnMut(&[u8])| {
+            // The thread for frames finds out the same, and says it in the end.
+            segment.receive(patience, take).unwrap_or(0)
+        };
+        Some(Driving { _driver: wired.drive(SPIN, source), _aside: aside })
     }
 
     /// Connects a queue pair, and says why if it cannot.
@@ -287,6 +310,13 @@ impl<'run> Line<'run> {
             .map_or(Ok(()), |(ring, processors)| self.of.record.write(&recording::write(&ring, processors)));
         ended.and(pumped).and(captured).and(recorded).map_err(Fault::Other)
     }
+}
+
+/// The current thread does the adapter's work.
+pub struct Driving {
+    // Ends first: then the thread for frames goes on.
+    _driver: Driver,
+    _aside: Aside,
 }
 
 /// Whether the peer has disconnected.
@@ -344,7 +374,7 @@ impl<'line, 'run> End<'line, 'run> {
     fn post_message(&mut self, slot: usize) -> Result<(), Fault> {
         let failed = |status| Fault::of("a receive", status);
         let element = self.messages.sge(MESSAGE * (slot + 1), 16).map_err(failed)?;
-        self.qp.receiver.receive(slot, &[element]).map_err(failed)
+        at_dispatch(|| self.qp.receiver.receive(slot, &[element])).map_err(failed)
     }
 
     /// Sends a small message, and waits until it has arrived.
@@ -358,7 +388,7 @@ impl<'line, 'run> End<'line, 'run> {
         let failed = |status| Fault::of("a message", status);
         self.messages.write(0, message).map_err(failed)?;
         let element = self.messages.sge(0, 16).map_err(failed)?;
-        self.qp.initiator.send(usize::MAX, &[element], ndk::Flags::empty()).map_err(failed)
+        at_dispatch(|| self.qp.initiator.send(usize::MAX, &[element], ndk::Flags::empty())).map_err(failed)
     }
 
     /// Waits for the next completion of a request.
@@ -399,7 +429,7 @@ impl<'line, 'run> End<'line, 'run> {
     pub fn is_end(&self, fault: &Fault) -> bool {
         let begun = Instant::now();
         while matches!(fault, Fault::Silent(_)) && !self.gone.is_set() && begun.elapsed() < Duration::from_millis(200) {
-            thread::sleep(Duration::from_millis(1));
+            ndk_host::rest(Duration::from_millis(1));
         }
         matches!(fault, Fault::Silent(_)) && self.gone.is_set()
     }
@@ -412,7 +442,7 @@ impl<'line, 'run> End<'line, 'run> {
             if begun.elapsed() > self.line.patience() {
                 return Err(Fault::Silent("the end of the connection".to_owned()));
             }
-            thread::sleep(Duration::from_millis(1));
+            ndk_host::rest(Duration::from_millis(1));
         }
         Ok(())
     }
@@ -425,7 +455,7 @@ impl<'line, 'run> End<'line, 'run> {
     }
 }
 
-/// Waits for a completion: polls for a moment, then sleeps.
+/// Waits for a completion: polls for a moment, then sleeps. Who drives the adapter brings it itself.
 fn next(line: &Line<'_>, cq: &mut Cq, gone: &Gone, what: &str) -> Result<Completion, Fault> {
     // Also where nothing is ever waited for, because the peer is fast.
     line.go_on()?;
@@ -435,7 +465,7 @@ fn next(line: &Line<'_>, cq: &mut Cq, gone: &Gone, what: &str) -> Result<Complet
         if let [done] = cq.poll(&mut place) {
             return Ok(*done);
         }
-        if begun.elapsed() < Duration::from_micros(30) {
+        if !ndk_host::drives() && begun.elapsed() < Duration::from_micros(30) {
             thread::yield_now();
             continue;
         }

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use ndk::{Flags, Mr, Remote, RemoteToken};
+use ndk::{Flags, Mr, Remote, RemoteToken, host::at_dispatch};
 
 use super::{
     fault::Fault,
@@ -108,7 +108,12 @@ impl Server {
     fn post(&self, end: &mut End<'_, '_>, slot: usize) -> Result<(), Fault> {
         let failed = |status| Fault::of("a receive", status);
         let element = self.buffer.sge(slot * self.wanted.size as usize, self.wanted.size).map_err(failed)?;
-        end.qp.receiver.receive(slot, &[element]).map_err(failed)
+        at_dispatch(|| end.qp.receiver.receive(slot, &[element])).map_err(failed)
+    }
+
+    /// Bytes of a message.
+    pub const fn size(&self) -> u32 {
+        self.wanted.size
     }
 
     /// Private data for the client.
@@ -189,11 +194,11 @@ impl Client {
         let element = [self.buffer.sge((slot * self.wanted.size) as usize, self.wanted.size).map_err(failed)?];
         let context = slot as usize;
         let requests = &mut end.qp.initiator;
-        match self.wanted.kind {
+        at_dispatch(|| match self.wanted.kind {
             Kind::Send => requests.send(context, &element, Flags::empty()),
             Kind::Write => requests.write(context, &element, self.remote, Flags::empty()),
             Kind::Read => requests.read(context, &element, self.remote, Flags::empty()),
-        }
+        })
         .map_err(failed)
     }
 

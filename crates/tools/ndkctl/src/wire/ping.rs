@@ -171,6 +171,7 @@ fn one(line: &Line<'_>, args: &WirePing, number: u32, bar: &ProgressBar, done: &
         }
         Some(wanted) => {
             let mut client = perf::Client::new(&end, wanted, &private)?;
+            let driving = line.drive(wanted.size);
             let (single, many) = (args.count.div_ceil(2), args.count / 2);
             let Done { times, messages, .. } = done;
             client.one_by_one(&mut end, single, |number, took| {
@@ -186,6 +187,7 @@ fn one(line: &Line<'_>, args: &WirePing, number: u32, bar: &ProgressBar, done: &
                 done.many = (done.many.0 + u64::from(many), done.many.1 + took);
             }
             client.verify(&mut end)?;
+            drop(driving);
         }
     }
     let failed = |status| Fault::of("disconnect", status);

@@ -183,7 +183,11 @@ fn answer(line: &Line<'_>, args: &WireServe, incoming: Incoming, mode: &mut &'st
     let served = match (&mut server, &side) {
         (_, Some(side)) => side.serve(&mut end),
         (None, None) => rping::serve(&mut end),
-        (Some(server), None) => server.serve(&mut end),
+        (Some(server), None) => {
+            // Of several connections the first: it does the work of all.
+            let _driving = line.drive(server.size());
+            server.serve(&mut end)
+        }
     };
     if !end.gone.is_set() {
         // This side has found something wrong, or is to end: the peer should know.

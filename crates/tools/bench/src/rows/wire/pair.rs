@@ -4,13 +4,18 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
-    sync::{Arc, OnceLock},
-    time::Instant,
+    sync::{
+        Arc, Barrier, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
 };
 
+use host::machine::{Machine, OnProcessor};
 use ndk::{
     Access, Adapter, Completion, Connection, Cq, Flags, Mr, Notify, Pd, Qp, QpSizes, Remote,
-    host::{Cable, Config, InterfaceAddress, Plug, WireConfig, Wired},
+    host::{Cable, Config, Driver, InterfaceAddress, Plug, WireConfig, Wired, at_dispatch},
 };
 use network::{Datagrams, Pump, Segment};
 
@@ -26,6 +31,10 @@ pub const IN_FLIGHT: usize = 2;
 const SMALL: u32 = 8;
 /// How long a completion may take, in microseconds.
 const PATIENCE: u64 = 20_000_000;
+/// How long a thread looks for frames before it sleeps.
+pub const SPIN: Duration = Duration::from_micros(50);
+/// How long a thread waits for frames at most: how late it notices an end.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// One end of a connection.
 struct End {
@@ -48,7 +57,7 @@ impl End {
 
     fn write(&mut self, to: Remote) {
         let element = [self.mr.sge(0, u32::try_from(WRITE).expect("it fits")).expect("in the region")];
-        self.qp.initiator.write(0, &element, to, Flags::empty()).expect("a write");
+        at_dispatch(|| self.qp.initiator.write(0, &element, to, Flags::empty())).expect("a write");
     }
 
     fn post_receive(&mut self) {
@@ -58,7 +67,7 @@ impl End {
 
     fn send(&mut self) {
         let element = [self.mr.sge(0, SMALL).expect("in the region")];
-        self.qp.initiator.send(0, &element, Flags::empty()).expect("a send");
+        at_dispatch(|| self.qp.initiator.send(0, &element, Flags::empty())).expect("a send");
     }
 }
 
@@ -67,6 +76,20 @@ fn wait(cq: &mut Cq) {
     let mut results = [Completion::EMPTY];
     let done = cq.wait_for(&mut results, Notify::Any, PATIENCE).expect("a notification");
     done.first().expect("a request completes").ok().expect("a request succeeds");
+}
+
+/// Takes one completion by polling: between two polls it lets `turn` bring one.
+fn poll(cq: &mut Cq, mut turn: impl FnMut()) {
+    let mut results = [Completion::EMPTY];
+    let begun = Instant::now();
+    loop {
+        if let [done] = cq.poll(&mut results) {
+            done.ok().expect("a request succeeds");
+            return;
+        }
+        turn();
+        assert!(begun.elapsed() < Duration::from_micros(PATIENCE), "a request completes");
+    }
 }
 
 fn config(number: u8) -> (Config, WireConfig, SocketAddr) {
@@ -104,10 +127,23 @@ impl Cable for Straight {
             far.receive(frame);
         }
     }
+
+    fn send_all(&self, frames: &mut dyn Iterator<Item = &[u8]>) {
+        if let Some(far) = self.0.get() {
+            far.receive_all(&frames.collect::<Vec<_>>());
+        }
+    }
 }
 
-/// Two adapters whose frames go through memory: in the call that sends one it arrives.
+/// A machine with one processor: what a thread is on that does the work itself.
+fn machine() -> Machine {
+    Machine::threads().processors(1).start()
+}
+
+/// Two adapters whose frames go through memory: in the call that sends one it arrives. Both are on the processor that the consumer is on,
+/// which posts at `DISPATCH_LEVEL`: their calls run there when the level drops, one after the other, as in a kernel with one core.
 pub struct InMemory {
+    _on: OnProcessor,
     ends: Ends,
     remote: Remote,
     _wires: [Wired; 2],
@@ -117,24 +153,23 @@ impl InMemory {
     /// Makes and connects them.
     pub fn start() -> Self {
         let plugs: [Arc<OnceLock<Plug>>; 2] = Default::default();
-        let wires = [0, 1].map(|number: usize| {
-            let (config, wire, _) = config([1, 2][number]);
-            let cable = Box::new(Straight(plugs[1 - number].clone()));
-            let machine = host::machine::Machine::threads().processors(1).start();
-            Wired::with(machine, config, wire, cable).expect("an adapter on a wire")
-        });
+        let cable = |number: usize| Box::new(Straight(plugs[1 - number].clone()));
+        let [(near, near_wire, near_at), (far, far_wire, far_at)] = [config(1), config(2)];
+        let near = Wired::unwatched(machine(), near, near_wire, cable(0)).expect("an adapter on a wire");
+        let far = near.beside(far, far_wire, cable(1)).expect("an adapter on a wire");
+        let wires = [near, far];
         for (place, wire) in plugs.iter().zip(&wires) {
             assert!(place.set(wire.plug()).is_ok(), "it is set once");
         }
-        let ends = Ends::connect(&wires, [config(1).2, config(2).2]);
+        let ends = Ends::connect(&wires, [near_at, far_at]);
         let remote = ends.far.mr.remote(0);
-        Self { ends, remote, _wires: wires }
+        Self { _on: wires[0].machine().run_on(0), ends, remote, _wires: wires }
     }
 
-    /// Writes, and waits for the completion.
+    /// Writes, and takes the completion.
     pub fn write(&mut self) {
         self.ends.near.write(self.remote);
-        wait(&mut self.ends.near.sends);
+        poll(&mut self.ends.near.sends, thread::yield_now);
     }
 }
 
@@ -156,8 +191,8 @@ impl Cable for Out {
 pub struct OverUdp {
     ends: Ends,
     remote: Remote,
-    _pumps: [Pump; 2],
-    _wires: [Wired; 2],
+    segments: [Arc<dyn Segment>; 2],
+    wires: [Wired; 2],
 }
 
 impl OverUdp {
@@ -170,59 +205,115 @@ impl OverUdp {
         });
         let wires = [0, 1].map(|number: usize| {
             let (config, wire, _) = config([1, 2][number]);
-            Wired::start(config, wire, Box::new(Out(segments[number].clone()))).expect("an adapter on a wire")
+            let cable = Box::new(Out(segments[number].clone()));
+            Wired::unwatched(machine(), config, wire, cable).expect("an adapter on a wire")
         });
-        let pumps = [0, 1].map(|number: usize| {
-            let plug = wires[number].plug();
-            Pump::start(segments[number].clone(), move |frame| plug.receive(frame)).expect("a thread")
-        });
+        let pumps = pumps(&segments, &wires);
         let ends = Ends::connect(&wires, [config(1).2, config(2).2]);
+        drop(pumps);
         let remote = ends.far.mr.remote(0);
-        Self { ends, remote, _pumps: pumps, _wires: wires }
+        Self { ends, remote, segments, wires }
     }
 
-    /// Writes so many times; nanoseconds for a write.
+    /// Writes so many times; nanoseconds for a write. The writer drives its adapter, and a thread that does nothing else the other one.
     pub fn writes(&mut self, count: usize) -> f64 {
-        let began = Instant::now();
-        let near = &mut self.ends.near;
-        for number in 0..count + IN_FLIGHT {
-            if number >= IN_FLIGHT {
-                wait(&mut near.sends);
-            }
-            if number < count {
-                near.write(self.remote);
-            }
-        }
-        each(began.elapsed(), count)
-    }
-
-    /// Sends a message there and one back, so many times; nanoseconds for both.
-    pub fn round_trips(&mut self, count: usize) -> f64 {
-        let Ends { near, far, .. } = &mut self.ends;
-        near.post_receive();
-        far.post_receive();
-        let echo = |far: &mut End| {
-            for number in 1..=count {
-                wait(&mut far.receives);
-                if number < count {
-                    far.post_receive();
+        let Self { ends, remote, segments, wires } = self;
+        let near = &mut ends.near;
+        let ends = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut driver = drive(&wires[1], &segments[1]);
+                while !ends.load(Relaxed) {
+                    driver.turn(LOOK);
                 }
-                far.send();
-                wait(&mut far.sends);
-            }
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(|| echo(far));
+            });
+            let mut driver = drive(&wires[0], &segments[0]);
             let began = Instant::now();
-            for number in 1..=count {
-                near.send();
-                wait(&mut near.receives);
-                if number < count {
-                    near.post_receive();
+            for number in 0..count + IN_FLIGHT {
+                if number >= IN_FLIGHT {
+                    poll(&mut near.sends, || _ = driver.turn(LOOK));
                 }
-                wait(&mut near.sends);
+                if number < count {
+                    near.write(*remote);
+                }
             }
-            each(began.elapsed(), count)
+            let took = each(began.elapsed(), count);
+            ends.store(true, Relaxed);
+            took
         })
     }
+
+    /// Sends a message there and one back, so many times; nanoseconds for both. Each side drives its adapter and polls.
+    pub fn round_trips(&mut self, count: usize) -> f64 {
+        let Self { ends: Ends { near, far, .. }, segments, wires, .. } = self;
+        let begin = Barrier::new(2);
+        thread::scope(|scope| {
+            let answers = scope.spawn(|| {
+                let mut driver = drive(&wires[1], &segments[1]);
+                echo(far, count, &begin, |cq| poll(cq, || _ = driver.turn(LOOK)));
+            });
+            let mut driver = drive(&wires[0], &segments[0]);
+            let took = ask(near, count, &begin, |cq| poll(cq, || _ = driver.turn(LOOK)));
+            // What the other side waits for yet.
+            while !answers.is_finished() {
+                driver.turn(LOOK);
+            }
+            took
+        })
+    }
+
+    /// The same between consumers that wait for notifications, while threads of the machine do the work and others bring frames in.
+    pub fn round_trips_by_threads(&mut self, count: usize) -> f64 {
+        let Self { ends: Ends { near, far, .. }, segments, wires, .. } = self;
+        let _pumps = pumps(segments, wires);
+        let begin = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| echo(far, count, &begin, wait));
+            ask(near, count, &begin, wait)
+        })
+    }
+}
+
+/// Threads that bring frames in.
+fn pumps(segments: &[Arc<dyn Segment>; 2], wires: &[Wired; 2]) -> [Pump; 2] {
+    [0, 1].map(|number: usize| {
+        let plug = wires[number].plug();
+        Pump::start(segments[number].clone(), move |frame| plug.receive(frame)).expect("a thread")
+    })
+}
+
+/// Lets the current thread drive an adapter.
+fn drive(wire: &Wired, segment: &Arc<dyn Segment>) -> Driver {
+    let segment = segment.clone();
+    wire.drive(SPIN, move |patience, take| segment.receive(patience, take).expect("a socket"))
+}
+
+/// Answers so many messages.
+fn echo(far: &mut End, count: usize, ready: &Barrier, mut wait: impl FnMut(&mut Cq)) {
+    far.post_receive();
+    ready.wait();
+    for number in 1..=count {
+        wait(&mut far.receives);
+        if number < count {
+            far.post_receive();
+        }
+        far.send();
+        wait(&mut far.sends);
+    }
+}
+
+/// Sends so many messages and waits for their answers; nanoseconds for both.
+fn ask(near: &mut End, count: usize, begin: &Barrier, mut wait: impl FnMut(&mut Cq)) -> f64 {
+    near.post_receive();
+    begin.wait();
+    let began = Instant::now();
+    for number in 1..=count {
+        near.send();
+        wait(&mut near.receives);
+        if number < count {
+            near.post_receive();
+        }
+        wait(&mut near.sends);
+    }
+    each(began.elapsed(), count)
 }
