@@ -16,9 +16,10 @@ use crate::{
     findings::Findings,
     kernel::{Kernel, wait_for_others},
     ndis::{
-        self, adapter::Adapters, configuration::Configurations, device::ControlDevices, pool::Pools,
-        registration::Miniports, send::Sends,
+        self, adapter::Adapters, configuration::Configurations,
+        device::ControlDevices, pool::Pools, registration::Miniports, send::Sends,
     },
+    ndk_memory::NdkMemory,
     ndk_steps::{self, NdkSteps},
     netio::{self, stack::Net, tables::Tables},
     pins::Pins,
@@ -122,6 +123,7 @@ fn parts() -> Parts {
     parts.add::<NdkSteps>();
     parts.add::<Mutex<Images>>();
     parts.add::<Mutex<Pins>>();
+    parts.add::<Mutex<NdkMemory>>();
     parts.add::<Recordings>();
     parts.add::<Mutex<Tracked>>();
     // WDM.
@@ -140,6 +142,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<Hive>>();
     parts.add::<Mutex<Rundowns>>();
     parts.add::<Mutex<Threads>>();
+
     parts.add::<Mutex<Providers>>();
     parts.add::<Mutex<Events>>();
     parts.add::<Mutex<Stacks>>();

@@ -185,6 +185,7 @@ fn write(state: &State, handle: REGHANDLE, descriptor: *const u8, count: ULONG, 
     }
     if let Some((name, fields)) = trace_fields::read(&description, &values) {
         state.part::<NdkSteps>().hear(&name, &fields);
+        state.hear_of_memory(&name, &fields);
         if name == "Finding" {
             state.part::<Findings>().hear(&fields);
         }
