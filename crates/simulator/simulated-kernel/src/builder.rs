@@ -16,7 +16,7 @@ use crate::{
     findings::Findings,
     kernel::{Kernel, wait_for_others},
     ndis::{
-        self, adapter::Adapters, configuration::Configurations,
+        self, adapter::Adapters, clients::Clients as NdisClients, configuration::Configurations,
         device::ControlDevices, pool::Pools, registration::Miniports, send::Sends,
     },
     ndk_memory::NdkMemory,
@@ -45,6 +45,7 @@ use crate::{
         registry::{Hive, Keys},
         rundown::Rundowns,
         shared_lock::SharedLocks,
+        system_callbacks::SystemCallbacks,
         thread::Threads,
         trace::{Events, Providers},
     },
@@ -141,6 +142,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<Keys>>();
     parts.add::<Mutex<Hive>>();
     parts.add::<Mutex<Rundowns>>();
+    parts.add::<Mutex<SystemCallbacks>>();
     parts.add::<Mutex<Threads>>();
 
     parts.add::<Mutex<Providers>>();
@@ -169,6 +171,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<Sockets>>();
     // NDIS.
     parts.add::<Mutex<Miniports>>();
+    parts.add::<Mutex<NdisClients>>();
     parts.add::<Mutex<Adapters>>();
     parts.add::<Mutex<Configurations>>();
     parts.add::<Mutex<ControlDevices>>();

@@ -224,6 +224,23 @@ extern "C" fn DbgPrintEx(_component: ULONG, _level: ULONG, format: *const c_char
     print("DbgPrintEx", format)
 }
 
+/// The arguments are a list that the driver has made.
+#[unsafe(no_mangle)]
+extern "C" fn vDbgPrintEx(_component: ULONG, _level: ULONG, format: *const c_char, _arguments: *const u8) -> ULONG {
+    print("vDbgPrintEx", format)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn vDbgPrintExWithPrefix(
+    _prefix: *const c_char,
+    _component: ULONG,
+    _level: ULONG,
+    format: *const c_char,
+    _arguments: *const u8,
+) -> ULONG {
+    print("vDbgPrintExWithPrefix", format)
+}
+
 /// Returns true if a format has an argument of wide characters.
 fn is_wide(format: &[u8]) -> bool {
     let mut conversions = format.split(|&byte| byte == b'%').skip(1);
