@@ -35,6 +35,18 @@ enum Subject {
     Registry,
 }
 
+impl Subject {
+    const fn in_words(self) -> &'static str {
+        match self {
+            Self::Process => "processes",
+            Self::Thread => "threads",
+            Self::Image => "images",
+            Self::Object => "objects",
+            Self::Registry => "the registry",
+        }
+    }
+}
+
 /// A registration.
 #[derive(Debug)]
 struct Registration {
@@ -57,7 +69,7 @@ impl State {
     pub fn check_system_callbacks(&self, owner: DriverId, name: &str) {
         let left = self.locked::<SystemCallbacks>().0.iter().find(|one| one.owner == owner).map(|one| one.subject);
         if let Some(subject) = left {
-            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a callback for {subject:?}s"));
+            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a callback for {}", subject.in_words()));
         }
     }
 
@@ -97,7 +109,7 @@ fn set_process_routine(state: &State, routine: PVOID, remove: BOOLEAN) -> NTSTAT
 
 fn add_routine(state: &State, subject: Subject, routine: PVOID) -> NTSTATUS {
     if routine.is_null() {
-        bug_check(Rule::BadArgument, format_args!("a callback for {subject:?}s is a null pointer"));
+        bug_check(Rule::BadArgument, format_args!("a callback for {} is a null pointer", subject.in_words()));
     }
     if state.strikes() {
         return STATUS_INSUFFICIENT_RESOURCES;
