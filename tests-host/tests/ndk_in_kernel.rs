@@ -2,13 +2,26 @@
 
 #![cfg(unix)]
 
-use std::{cell::Cell, sync::mpsc};
+extern crate wdk_bindings as wdk_sys;
+
+use std::{cell::Cell, ffi::c_void, ptr, sync::mpsc};
 
 use driver_common::os::Kernel as KernelOs;
 use kernel::{KernelRuntime, at_dispatch_level};
 use ndk::{Access, Adapter, Completion, Connection, Cq, Flags, Mr, Notify, NtStatus, Offer, Operation, Qp, QpSizes};
+use ndkpi::{
+    NDK_ADAPTER, NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_FLAG_ALLOW_LOCAL_WRITE,
+    NDK_OBJECT_HEADER, NDK_PD,
+};
 use provider::{CompletionMode, Config, Device};
-use simulated_kernel::Kernel;
+use simulated_kernel::{Kernel, Rule};
+use wdk_sys::{
+    MDL, POOL_FLAG_NON_PAGED, POOL_FLAG_PAGED, PVOID,
+    ntddk::{
+        ExAllocatePool2, ExFreePoolWithTag, IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool, MmProbeAndLockPages,
+        MmUnlockPages,
+    },
+};
 
 /// Runs `work` on an adapter, as code of a driver that is loaded for it, in each way in which requests complete.
 fn on_an_adapter(work: impl Fn(&Adapter) -> Result<(), NtStatus>) {
@@ -113,4 +126,177 @@ fn a_callback_owns_its_queue_pairs_and_ends_at_dispatch_level() {
         assert_eq!(refused, Some(NtStatus::INVALID_DEVICE_STATE));
         Ok(())
     });
+}
+
+/// A provider's adapter, and non-paged or pageable memory of the driver's own with an MDL.
+struct Lender {
+    adapter: *mut NDK_ADAPTER,
+    mr: *mut NDK_MR,
+    block: PVOID,
+    mdl: *mut MDL,
+}
+
+const TAG: u32 = u32::from_ne_bytes(*b"Lend");
+const BYTES: usize = 8192;
+
+unsafe extern "system" fn created(_: *mut c_void, _: NtStatus, _: *mut NDK_OBJECT_HEADER) {}
+unsafe extern "system" fn requested(_: *mut c_void, _: NtStatus) {}
+unsafe extern "system" fn closed(_: *mut c_void) {}
+
+/// A call of an object's dispatch table, which completes in the call.
+macro_rules! ndk {
+    ($object:expr, $function:ident($($argument:expr),* $(,)?)) => {{
+        // SAFETY: the object is open.
+        let table = unsafe { (*$object).Dispatch };
+        // SAFETY: the provider's tables live as long as the program.
+        let function = unsafe { (*table).$function }.expect("a full table");
+        // SAFETY: the object is open; the rest is as right or wrong as the test wants it.
+        unsafe { function($($argument),*) }
+    }};
+}
+
+impl Lender {
+    /// Registers the region.
+    fn lend(&self) {
+        let done = (Some(requested as NDK_FN_REQUEST_COMPLETION), ptr::null_mut());
+        let flags = NDK_MR_FLAG_ALLOW_LOCAL_WRITE;
+        let status = ndk!(self.mr, NdkRegisterMr(self.mr, self.mdl.cast(), BYTES, flags, done.0, done.1));
+        assert_eq!(status, NtStatus::SUCCESS);
+    }
+
+    fn take_back(&self) {
+        let status = ndk!(self.mr, NdkDeregisterMr(self.mr, Some(requested), ptr::null_mut()));
+        assert_eq!(status, NtStatus::SUCCESS);
+    }
+
+    fn close_region(&self) {
+        // SAFETY: a region begins with its header.
+        let header = unsafe { &raw mut (*self.mr).Header };
+        assert_eq!(ndk!(self.mr, NdkCloseMr(header, Some(closed), ptr::null_mut())), NtStatus::SUCCESS);
+    }
+
+    /// A mapping with room for its pages.
+    fn map(&self) -> Box<[u64; 8]> {
+        let mut mapping = Box::new([0_u64; 8]);
+        let (mut size, mut first) = (64, 0);
+        let place = ptr::from_mut(&mut *mapping).cast();
+        let status = ndk!(
+            self.adapter,
+            NdkBuildLAM(
+                self.adapter,
+                self.mdl.cast(),
+                BYTES,
+                None,
+                ptr::null_mut(),
+                place,
+                &raw mut size,
+                &raw mut first
+            )
+        );
+        assert_eq!(status, NtStatus::SUCCESS);
+        mapping
+    }
+
+    fn unmap(&self, mut mapping: Box<[u64; 8]>) {
+        ndk!(self.adapter, NdkReleaseLAM(self.adapter, ptr::from_mut(&mut *mapping).cast()));
+    }
+
+    fn free_block(&self) {
+        // SAFETY: the driver's own block.
+        unsafe { ExFreePoolWithTag(self.block, TAG) };
+    }
+
+    fn free_mdl(&self) {
+        // SAFETY: the driver's own MDL.
+        unsafe { IoFreeMdl(self.mdl) };
+    }
+
+    fn unlock(&self) {
+        // SAFETY: the driver's own MDL, whose pages are locked.
+        unsafe { MmUnlockPages(self.mdl) };
+    }
+}
+
+/// Runs `work` with memory that is pageable, and locked, or not. At its end that is free, and the region closed.
+fn lending(is_paged: bool, work: fn(&Lender)) {
+    let kernel = Kernel::seeded(1).start();
+    let driver = kernel.load("softndk", softndk::driver_entry).expect("the provider loads");
+    driver.run(|| {
+        let config = Config { mode: CompletionMode::Inline, ..Config::default() };
+        let device = Device::try_new(&KernelOs, config).expect("an adapter");
+        let adapter = Device::open(&device, ndk::NDK_VERSION::V2_1).expect("it opens");
+        let (mut pd, mut mr): (*mut NDK_PD, *mut NDK_MR) = Default::default();
+        let done = Some(created as NDK_FN_CREATE_COMPLETION);
+        let status = ndk!(adapter, NdkCreatePd(adapter, done, ptr::null_mut(), &raw mut pd));
+        assert_eq!(status, NtStatus::SUCCESS);
+        let status = ndk!(pd, NdkCreateMr(pd, 0, done, ptr::null_mut(), &raw mut mr));
+        assert_eq!(status, NtStatus::SUCCESS);
+        let pool = if is_paged { POOL_FLAG_PAGED } else { POOL_FLAG_NON_PAGED };
+        // SAFETY: no conditions at this IRQL.
+        let block = unsafe { ExAllocatePool2(u64::from(pool), BYTES as u64, TAG) };
+        // SAFETY: a block of so many bytes.
+        let mdl = unsafe { IoAllocateMdl(block, BYTES as u32, 0, 0, ptr::null_mut()) };
+        if is_paged {
+            // SAFETY: a new MDL of pageable memory that is there.
+            unsafe { MmProbeAndLockPages(mdl, 0, 0) };
+        } else {
+            // SAFETY: a new MDL of non-paged pool.
+            unsafe { MmBuildMdlForNonPagedPool(mdl) };
+        }
+        work(&Lender { adapter, mr, block, mdl });
+        // SAFETY: a domain begins with its header.
+        let header = unsafe { &raw mut (*pd).Header };
+        assert_eq!(ndk!(pd, NdkClosePd(header, Some(closed), ptr::null_mut())), NtStatus::SUCCESS);
+        // SAFETY: the adapter came from `Device::open` and is not used again.
+        unsafe { Device::<KernelOs>::close(adapter) };
+        drop(device);
+    });
+    driver.unload();
+}
+
+//= NDKPI 7.4
+//= NDKPI 7.5
+#[test]
+fn memory_is_the_consumers_again_when_nothing_uses_it() {
+    lending(false, |lender| {
+        lender.lend();
+        lender.take_back();
+        // The region can be registered again, and a mapping may outlive its MDL.
+        lender.lend();
+        lender.take_back();
+        lender.close_region();
+        let mapping = lender.map();
+        lender.free_mdl();
+        lender.unmap(mapping);
+        lender.free_block();
+    });
+    lending(true, |lender| {
+        // A close ends a registration too.
+        lender.lend();
+        lender.close_region();
+        lender.unlock();
+        lender.free_mdl();
+        lender.free_block();
+    });
+}
+
+macro_rules! lent_too_long {
+    ($($name:ident by $is_paged:literal $work:expr;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                let name = concat!(module_path!(), "::", stringify!($name));
+                simulated_kernel::caught(name, Rule::NdkMemoryInUse, || lending($is_paged, $work));
+            }
+        )+
+    };
+}
+
+lent_too_long! {
+    a_block_freed_while_its_region_is_registered by false |lender| { lender.lend(); lender.free_block(); };
+    an_mdl_freed_while_its_region_is_registered by false |lender| { lender.lend(); lender.free_mdl(); };
+    pageable_memory_freed_while_its_region_is_registered by true |lender| { lender.lend(); lender.free_block(); };
+    pages_unlocked_while_their_region_is_registered by true |lender| { lender.lend(); lender.unlock(); };
+    a_block_freed_while_a_mapping_is_built by false |lender| { drop(lender.map()); lender.free_block(); };
+    pages_unlocked_while_a_mapping_is_built by true |lender| { drop(lender.map()); lender.unlock(); };
 }

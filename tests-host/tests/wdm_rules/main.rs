@@ -17,6 +17,7 @@ mod registry;
 mod right;
 mod routines;
 mod stacks;
+mod system;
 mod wsk;
 
 use std::ptr;

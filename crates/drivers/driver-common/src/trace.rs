@@ -8,12 +8,12 @@ use core::net::{IpAddr, SocketAddr};
 use control::provider_device::Settings;
 use engine::{connection::ConnectorRequest, cq::notify::CqFailure};
 use interpose::{
-    ObjectId,
-    adviser::{Report, Step},
+    InterposeOs, ObjectId,
+    adviser::{FRAMES, Report, Step},
     faults::Plan,
 };
-use ndkpi::{NDK_VERSION, NtStatus};
-use provider::{Note, Reason};
+use ndkpi::{MDL, NDK_VERSION, NtStatus};
+use provider::{Holder, Note, Reason};
 use tracelogging::{Level, write_event};
 
 use crate::socket;
@@ -215,6 +215,66 @@ pub fn step(step: &Step<'_>) {
             write_event!(PROVIDER, "NdkArmed", level(Level::Verbose), keyword(STEPS), u64_hex("Key", &(key as u64)))
         }
     };
+}
+
+/// A consumer has lent memory, by a call that is on the stack. `IRQL <= DISPATCH_LEVEL`.
+pub fn borrowed(os: &impl InterposeOs, holder: Holder, mdl: *mut MDL, length: usize) {
+    let (object, mapping) = numbers(holder);
+    #[cfg(not(windows))]
+    linked::tell(object, mapping, mdl, length, matches!(holder, Holder::Mapping(..)));
+    if !is_following() {
+        return;
+    }
+    let mut caller = [0; FRAMES];
+    os.stack(&mut caller);
+    write_event!(
+        PROVIDER,
+        "NdkBorrowed",
+        level(Level::Verbose),
+        keyword(STEPS),
+        u64_hex("Key", &object),
+        bool8("IsMapping", &matches!(holder, Holder::Mapping(..))),
+        u64("Mapping", &mapping),
+        u64_hex("Mdl", &(mdl.addr() as u64)),
+        u64("Length", &(length as u64)),
+        codepointer_slice("Caller", known(&caller)),
+    );
+}
+
+/// The memory is the consumer's again. `IRQL <= DISPATCH_LEVEL`.
+pub fn given_back(holder: Holder) {
+    let (object, mapping) = numbers(holder);
+    #[cfg(not(windows))]
+    linked::tell(object, mapping, core::ptr::null_mut(), 0, false);
+    write_event!(
+        PROVIDER,
+        "NdkGivenBack",
+        level(Level::Verbose),
+        keyword(STEPS),
+        u64_hex("Key", &object),
+        u64("Mapping", &mapping),
+    );
+}
+
+/// A driver that is linked with the simulated kernel writes no events: it tells it.
+#[cfg(not(windows))]
+mod linked {
+    use ndkpi::MDL;
+
+    unsafe extern "C" {
+        safe fn SimulatedNdkMemory(object: u64, mapping: u64, mdl: *const MDL, length: usize, is_mapping: bool);
+    }
+
+    pub fn tell(object: u64, mapping: u64, mdl: *mut MDL, length: usize, is_mapping: bool) {
+        SimulatedNdkMemory(object, mapping, mdl, length, is_mapping);
+    }
+}
+
+const fn numbers(holder: Holder) -> (u64, u64) {
+    match holder {
+        Holder::Region(object) => (object as u64, 0),
+        Holder::Mapping(device, key) => (device as u64, key),
+    }
 }
 
 /// The return addresses that are known.

@@ -6,12 +6,14 @@ use engine::{
     memory::{PAGE_SIZE, Released, pages_touched},
     os::Memory,
 };
+use fallible::Arc;
 use ndkpi::{MDL, NDK_ADAPTER, NDK_FN_REQUEST_COMPLETION, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NtStatus};
 
 use crate::{
-    NdkOs,
+    Holder, NdkOs,
     adapter::Adapter,
     completion::AsyncRequest,
+    device::Device,
     dispatch,
     object::{Body, Borrowed, ObjectRef},
 };
@@ -23,6 +25,11 @@ struct Client<O: NdkOs> {
 
 impl<O: NdkOs> Released for Client<O> {
     fn released(&self) {}
+}
+
+/// The mapping, as the user of the bytes that are mapped.
+fn holder<O: NdkOs>(device: &Arc<Device<O>>, key: u64) -> Holder {
+    Holder::Mapping(ptr::from_ref::<Device<O>>(device).addr(), key)
 }
 
 /// `NDK_FN_BUILD_LAM`.
@@ -87,6 +94,7 @@ unsafe fn build<O: NdkOs>(
         return Err(NtStatus::BUFFER_TOO_SMALL);
     }
     let mapping = device.memory().map(memory, Client { _adapter: adapter.clone() })?;
+    device.os().borrow(holder(device, mapping.key()), mdl, length);
     // SAFETY: `first_byte` is valid for writing.
     unsafe { first_byte.write(mapping.first_byte()) };
     #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits where NDKPI exists")]
@@ -124,8 +132,10 @@ pub unsafe extern "system" fn release_lam<O: NdkOs>(adapter: *mut NDK_ADAPTER, l
             let context = &raw const (*lam).AdapterContext;
             context.read()
         };
+        let (device, key) = (adapter.device(), key.addr() as u64);
+        device.os().give_back(holder(device, key));
         // Transfers that still use the pages keep them mapped.
-        adapter.device().memory().unmap(key.addr() as u64)
+        device.memory().unmap(key)
     };
     // A release cannot fail: a key that names no mapping leaves nothing to release.
     // SAFETY: the caller passes an open adapter.

@@ -73,6 +73,6 @@ pub use cq::extended_result;
 pub use device::{Config, Device};
 pub use engine::nic::NicMode;
 pub use note::Note;
-pub use os::NdkOs;
+pub use os::{Holder, NdkOs};
 pub use profile::Profile;
 pub use reason::{About, Reason};

@@ -1,7 +1,7 @@
 //! `NDK_MR` (`NDKPI 5.5`, `NDKPI 7.4`).
 
 use alloc::boxed::Box;
-use core::ffi::c_void;
+use core::{ffi::c_void, ptr};
 
 use engine::{
     memory::{Region, RegionKind, Release, Released, Rights},
@@ -11,7 +11,7 @@ use fallible::{Arc, try_box};
 use ndkpi::{BOOLEAN, MDL, NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_DISPATCH, NDK_VERSION, NtStatus, mr_flags};
 
 use crate::{
-    NdkOs,
+    Holder, NdkOs,
     borrow::Slot,
     completion::{AsyncRequest, CompletionCallback, Completions},
     device::Device,
@@ -35,15 +35,22 @@ pub struct MemoryRegion<O: NdkOs> {
     pd: ObjectRef<ProtectionDomain<O>>,
 }
 
+/// The region, as the user of the bytes that are registered.
+fn holder<O: NdkOs>(object: &ObjectRef<MemoryRegion<O>>) -> Holder {
+    Holder::Region(ptr::from_ref(&object.region).addr())
+}
+
 /// Called when the bytes of a registration are no longer in use.
 struct Client<O: NdkOs>(ObjectRef<MemoryRegion<O>>);
 
 impl<O: NdkOs> Released for Client<O> {
     fn released(&self) {
+        let device = self.0.device();
+        device.os().give_back(holder(&self.0));
         // A region that was closed without a deregistration has no request.
         if let Some(PendingDeregistration { node, request, object }) = self.0.waiting.with(Option::take) {
             let callback = request.into_callback(object, NtStatus::SUCCESS);
-            Completions::push(self.0.device().completions().clone(), node, callback);
+            Completions::push(device.completions().clone(), node, callback);
         }
     }
 }
@@ -133,7 +140,9 @@ unsafe extern "system" fn register_mr<O: NdkOs>(
         }
         // SAFETY: the pages of the chain stay locked while the bytes are registered (`# Safety`).
         let memory = unsafe { object.device().os().memory_from_mdl(mdl, length) }?;
-        object.engine()?.register(memory, rights, Client(ObjectRef::clone(object)))
+        object.engine()?.register(memory, rights, Client(ObjectRef::clone(object)))?;
+        object.device().os().borrow(holder(object), mdl, length);
+        Ok(())
     };
     // SAFETY: the caller passes an open region.
     unsafe { dispatch::request(mr, completion, context, register) }
@@ -167,7 +176,10 @@ unsafe extern "system" fn deregister_mr<O: NdkOs>(
         }
         let status = match region.deregister() {
             Ok(Release::Pending) => return Ok(NtStatus::PENDING),
-            Ok(Release::Done) => NtStatus::SUCCESS,
+            Ok(Release::Done) => {
+                object.device().os().give_back(holder(object));
+                NtStatus::SUCCESS
+            }
             Err(status) => status,
         };
         Ok(object.waiting.with(Option::take).map_or(status, |waiting| waiting.request.finish(object, status)))

@@ -9,6 +9,8 @@ macro_rules! with_routines {
     ($then:ident) => {
         $then! {
             "ntoskrnl.exe" {
+                CmRegisterCallbackEx
+                CmUnRegisterCallback
                 DbgPrint
                 DbgPrintEx
                 EtwEventEnabled
@@ -44,6 +46,8 @@ macro_rules! with_routines {
                 ExDeletePagedLookasideList
                 ExDeleteResourceLite
                 ExDeleteTimer
+                ExEnterCriticalRegionAndAcquireResourceExclusive
+                ExEnterCriticalRegionAndAcquireResourceShared
                 ExFlushLookasideListEx
                 ExFreeCacheAwareRundownProtection
                 ExFreePool
@@ -68,6 +72,7 @@ macro_rules! with_routines {
                 ExReleaseFastMutexUnsafe
                 ExReleasePushLockExclusiveEx
                 ExReleasePushLockSharedEx
+                ExReleaseResourceAndLeaveCriticalRegion
                 ExReleaseResourceLite
                 ExReleaseRundownProtection
                 ExReleaseRundownProtectionCacheAware
@@ -104,7 +109,9 @@ macro_rules! with_routines {
                 IoCreateDevice
                 IoCreateSymbolicLink
                 IoCsqInitialize
+                IoCsqInitializeEx
                 IoCsqInsertIrp
+                IoCsqInsertIrpEx
                 IoCsqRemoveIrp
                 IoCsqRemoveNextIrp
                 IoDeleteDevice
@@ -127,11 +134,13 @@ macro_rules! with_routines {
                 IoWMIRegistrationControl
                 IofCallDriver
                 IofCompleteRequest
+                KeAcquireGuardedMutex
                 KeAcquireInStackQueuedSpinLock
                 KeAcquireInStackQueuedSpinLockAtDpcLevel
                 KeAcquireSpinLockAtDpcLevel
                 KeAcquireSpinLockRaiseToDpc
                 KeAreAllApcsDisabled
+                KeAreApcsDisabled
                 KeBugCheck
                 KeBugCheckEx
                 KeCancelTimer
@@ -144,6 +153,7 @@ macro_rules! with_routines {
                 KeGetProcessorNumberFromIndex
                 KeInitializeDpc
                 KeInitializeEvent
+                KeInitializeGuardedMutex
                 KeInitializeMutex
                 KeInitializeSemaphore
                 KeInitializeSpinLock
@@ -170,6 +180,7 @@ macro_rules! with_routines {
                 KeReadStateMutex
                 KeReadStateSemaphore
                 KeReadStateTimer
+                KeReleaseGuardedMutex
                 KeReleaseInStackQueuedSpinLock
                 KeReleaseInStackQueuedSpinLockFromDpcLevel
                 KeReleaseMutex
@@ -190,6 +201,7 @@ macro_rules! with_routines {
                 KeSetTimerEx
                 KeShouldYieldProcessor
                 KeStallExecutionProcessor
+                KeTryToAcquireGuardedMutex
                 KeTryToAcquireSpinLockAtDpcLevel
                 KeWaitForMultipleObjects
                 KeWaitForSingleObject
@@ -202,7 +214,10 @@ macro_rules! with_routines {
                 MmProbeAndLockPages
                 MmUnlockPages
                 MmUnmapLockedPages
+                ObGetFilterVersion
                 ObReferenceObjectByHandle
+                ObRegisterCallbacks
+                ObUnRegisterCallbacks
                 ObfDereferenceObject
                 ObfReferenceObject
                 PoCallDriver
@@ -213,6 +228,12 @@ macro_rules! with_routines {
                 PsGetCurrentProcessId
                 PsGetCurrentThreadId
                 PsGetVersion
+                PsRemoveCreateThreadNotifyRoutine
+                PsRemoveLoadImageNotifyRoutine
+                PsSetCreateProcessNotifyRoutine
+                PsSetCreateProcessNotifyRoutineEx
+                PsSetCreateThreadNotifyRoutine
+                PsSetLoadImageNotifyRoutine
                 PsTerminateSystemThread
                 RtlCheckRegistryKey
                 RtlCopyUnicodeString
@@ -232,19 +253,29 @@ macro_rules! with_routines {
                 ZwQueryValueKey
                 ZwSetValueKey
                 ZwWaitForSingleObject
+                vDbgPrintEx
+                vDbgPrintExWithPrefix
             }
             "ndis.sys" {
                 NdisAllocateIoWorkItem
                 NdisAllocateMdl
+                NdisAllocateMemoryWithTag
+                NdisAllocateMemoryWithTagPriority
                 NdisAllocateNetBufferAndNetBufferList
                 NdisAllocateNetBufferListPool
                 NdisCloseConfiguration
                 NdisDeregisterDeviceEx
+                NdisDeregisterProtocolDriver
+                NdisFDeregisterFilterDriver
+                NdisFRegisterFilterDriver
                 NdisFreeIoWorkItem
                 NdisFreeMdl
+                NdisFreeMemory
                 NdisFreeNetBufferList
                 NdisFreeNetBufferListPool
                 NdisGetDataBuffer
+                NdisGetVersion
+                NdisInitializeEvent
                 NdisMDeregisterMiniportDriver
                 NdisMDirectOidRequestComplete
                 NdisMGetDeviceProperty
@@ -258,12 +289,17 @@ macro_rules! with_routines {
                 NdisMRestartComplete
                 NdisMSendNetBufferListsComplete
                 NdisMSetMiniportAttributes
+                NdisMSleep
                 NdisOpenConfigurationEx
                 NdisQueueIoWorkItem
                 NdisReadConfiguration
                 NdisReadNetworkAddress
                 NdisRegisterDeviceEx
+                NdisRegisterProtocolDriver
+                NdisResetEvent
+                NdisSetEvent
                 NdisSetOptionalHandlers
+                NdisWaitEvent
             }
             "netio.sys" {
                 CancelMibChangeNotify2

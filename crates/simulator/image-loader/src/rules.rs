@@ -330,6 +330,9 @@ rules! {
     /// Memory of a request with Winsock Kernel was freed, unlocked or changed before its IRP was complete.
     WskMemoryInUse = "wsk-memory-in-use"
         windows "Buffers, addresses and the IRP of a request stay as they are until it is complete.",
+    /// Memory of a region of NDK that is registered, or of a mapping that is built, was freed, or its pages were unlocked; or the MDL of the region was freed.
+    NdkMemoryInUse = "ndk-memory-in-use"
+        windows "The pages stay locked until the region is deregistered or closed, or the mapping released, and no request uses them any more (NDKPI 7.4, 7.5): the adapter reads and writes them by their physical addresses, whoever has them by then. Whether the MDL of a region may go is not documented.",
     /// Datagrams that a callback has kept were not released, or something that it has not kept; or its answer is none.
     WskIndication = "wsk-indication"
         windows "Datagrams that WskReceiveFromEvent has kept, by STATUS_PENDING, are released by WskRelease; others are WSK's again when it returns.",

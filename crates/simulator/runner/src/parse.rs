@@ -4,6 +4,7 @@
 //! that nobody sent.
 
 mod interface;
+mod known;
 mod nearest;
 mod part;
 mod registry;
@@ -166,7 +167,12 @@ fn image(raw: &Spanned<raw::Image>) -> Result<Image> {
     let name = name_of(raw.name.as_ref(), at)?;
     let file = raw.file.as_ref().map_or_else(|| PathBuf::from(&name), |file| PathBuf::from(file.get_ref()));
     let service = raw.service.as_ref().map_or_else(|| service_of(&file), |service| service.get_ref().clone());
-    let registry = raw.registry.iter().map(|(key, value)| Ok((key.clone(), registry_value(key, value)?)));
+    let registry = raw.registry.iter().map(|(key, value)| {
+        if let Some(words) = known::no_parameter(&file, key) {
+            return problem(value.span(), words);
+        }
+        Ok((key.clone(), registry_value(key, value)?))
+    });
     let registry = registry.collect::<Result<_>>()?;
     Ok(Image { name, file, service, registry, told: Vec::new() })
 }
@@ -203,9 +209,9 @@ fn device(raw: &Spanned<raw::Device>, script: &Script) -> Result<Device> {
     let (at, raw) = (raw.span(), raw.get_ref());
     let name = name_of(raw.name.as_ref(), at.clone())?;
     let Some(image) = &raw.image else { return problem(at, "`image` is missing") };
-    if script.image(image.get_ref()).is_none() {
+    let Some(of) = script.image(image.get_ref()) else {
         return problem(image.span(), format!("`image`: {}", no_image(image.get_ref(), script)));
-    }
+    };
     let kind = match raw.kind.as_ref().map(|kind| (kind.span(), kind.get_ref().as_str())) {
         None => DeviceKind::Registered,
         Some((_, "pnp")) => DeviceKind::PnP,
@@ -215,9 +221,10 @@ fn device(raw: &Spanned<raw::Device>, script: &Script) -> Result<Device> {
     if kind == DeviceKind::PnP && raw.is_of_nic() {
         return problem(at, "`keywords`, `addresses` and what else an interface has are for devices of the kind `nic`");
     }
-    let keywords = raw.keywords.iter().map(|(key, value)| match value.get_ref() {
-        Value::String(text) => Ok((key.clone(), text.clone())),
-        Value::Integer(number) => Ok((key.clone(), number.to_string())),
+    let keywords = raw.keywords.iter().map(|(key, value)| match (known::no_keyword(&of.file, key), value.get_ref()) {
+        (Some(words), _) => problem(value.span(), words),
+        (None, Value::String(text)) => Ok((key.clone(), text.clone())),
+        (None, Value::Integer(number)) => Ok((key.clone(), number.to_string())),
         _ => problem(value.span(), format!("`keywords.{key}`: a text or a number")),
     });
     let mut keywords: Vec<(String, String)> = keywords.collect::<Result<_>>()?;

@@ -19,13 +19,14 @@ name = "nic"
 file = "softndknic.sys"
 [image.registry]
 CompletionMode = 1
+
+[[image]]
+name = "consumer"
+[image.registry]
 Long = 0x1_0000_0000
 Text = "a"
 Texts = ["a", "b"]
 Bytes = { hex = "00 ff" }
-
-[[image]]
-name = "consumer"
 
 [[device]]
 name = "nic0"
@@ -164,8 +165,8 @@ fn two_interfaces_of_a_machine_have_nothing_in_common() {
 #[test]
 fn values_of_the_registry_have_their_types() {
     let script = parse(WHOLE).expect("a script");
-    let registry = &script.images[0].registry;
-    let value = |name: &str| registry.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    let registry = script.images.iter().flat_map(|image| &image.registry);
+    let value = |name: &str| registry.clone().find(|(key, _)| key == name).map(|(_, value)| value.clone());
     assert_eq!(value("CompletionMode"), Some(RegistryValue::Number(1)));
     assert_eq!(value("Long"), Some(RegistryValue::Long(1 << 32)));
     assert_eq!(value("Text"), Some(RegistryValue::Text("a".to_owned())));
@@ -175,7 +176,9 @@ fn values_of_the_registry_have_their_types() {
 }
 
 /// Mistakes: what stands there, what instead, what the line has to begin with that the error names, and a word of the error.
-const MISTAKES: [[&str; 4]; 38] = [
+const MISTAKES: [[&str; 4]; 40] = [
+    ["CompletionMode = 1", "CompletonMode = 1", "CompletonMode", "did you mean `CompletionMode`?"],
+    ["\"*NetworkDirect\" = 1", "\"*NetworkDirct\" = 1", "keywords", "did you mean `*NetworkDirect`?"],
     ["processors = 2", "processors = 0", "processors", "`processors` is 0"],
     ["processors = 2", "processor = 2", "processor", "processor"],
     ["processors = 2", "datagrams = \"radio\"", "datagrams", "`datagrams` is `radio`: `memory` or `host`"],

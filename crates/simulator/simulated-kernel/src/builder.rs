@@ -16,9 +16,10 @@ use crate::{
     findings::Findings,
     kernel::{Kernel, wait_for_others},
     ndis::{
-        self, adapter::Adapters, configuration::Configurations, device::ControlDevices, pool::Pools,
-        registration::Miniports, send::Sends,
+        self, adapter::Adapters, clients::Clients as NdisClients, configuration::Configurations,
+        device::ControlDevices, pool::Pools, registration::Miniports, send::Sends,
     },
+    ndk_memory::NdkMemory,
     ndk_steps::{self, NdkSteps},
     netio::{self, stack::Net, tables::Tables},
     pins::Pins,
@@ -44,6 +45,7 @@ use crate::{
         registry::{Hive, Keys},
         rundown::Rundowns,
         shared_lock::SharedLocks,
+        system_callbacks::SystemCallbacks,
         thread::Threads,
         trace::{Events, Providers},
     },
@@ -122,6 +124,7 @@ fn parts() -> Parts {
     parts.add::<NdkSteps>();
     parts.add::<Mutex<Images>>();
     parts.add::<Mutex<Pins>>();
+    parts.add::<Mutex<NdkMemory>>();
     parts.add::<Recordings>();
     parts.add::<Mutex<Tracked>>();
     // WDM.
@@ -139,7 +142,9 @@ fn parts() -> Parts {
     parts.add::<Mutex<Keys>>();
     parts.add::<Mutex<Hive>>();
     parts.add::<Mutex<Rundowns>>();
+    parts.add::<Mutex<SystemCallbacks>>();
     parts.add::<Mutex<Threads>>();
+
     parts.add::<Mutex<Providers>>();
     parts.add::<Mutex<Events>>();
     parts.add::<Mutex<Stacks>>();
@@ -166,6 +171,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<Sockets>>();
     // NDIS.
     parts.add::<Mutex<Miniports>>();
+    parts.add::<Mutex<NdisClients>>();
     parts.add::<Mutex<Adapters>>();
     parts.add::<Mutex<Configurations>>();
     parts.add::<Mutex<ControlDevices>>();

@@ -42,6 +42,7 @@ mod image;
 mod kernel;
 mod limits;
 mod ndis;
+mod ndk_memory;
 mod ndk_provider;
 mod ndk_steps;
 mod netio;

@@ -70,14 +70,15 @@ pub struct NdkSteps(Mutex<Steps>);
 impl Part for NdkSteps {}
 
 /// The fields of an event.
-struct Fields<'a>(&'a [(String, Field)]);
+pub struct Fields<'a>(pub &'a [(String, Field)]);
 
 impl Fields<'_> {
     fn of(&self, wanted: &str) -> Option<&Field> {
         self.0.iter().find(|(name, _)| name == wanted).map(|(_, value)| value)
     }
 
-    fn number(&self, name: &str) -> Option<u64> {
+    /// A number.
+    pub fn number(&self, name: &str) -> Option<u64> {
         if let Some(Field::Number(number)) = self.of(name) { Some(*number) } else { None }
     }
 
@@ -95,7 +96,7 @@ impl Fields<'_> {
     }
 
     /// Who called, in images.
-    fn places(&self, name: &str) -> String {
+    pub fn places(&self, name: &str) -> String {
         let places = self.numbers(name).iter().filter_map(|&place| place_in_words(usize::try_from(place).ok()?));
         callers(places.collect()).join(", ")
     }

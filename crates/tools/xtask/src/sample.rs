@@ -10,7 +10,12 @@ const NIC: &str = "target/drivers/x86_64/softndknic.sys";
 const SAMPLE: &str = "samples/consumer-c";
 /// What is said of a mistake besides its rule. A close that waits is allowed: it is the wait for ever that is found, and said with it is
 /// what the adviser had to say before.
-const SAID: [(&str, &[&str]); 2] = [
+const SAID: [(&str, &[&str]); 4] = [
+    (
+        "memory-freed-early",
+        &["an MDL of a region (registered at ", "before the region is deregistered or closed", ":RegisterBuffer"],
+    ),
+    ("mdl-freed-in-flight", &["an MDL of a region (registered at ", ":Round"]),
     ("stale-token", &["A token that stands for nothing (NDKPI 7.4)", "Qp ", "in NdkWrite"]),
     ("wrong-close-order", &["the adviser has said SN0039", "Cq ", "in NdkCloseObject"]),
 ];

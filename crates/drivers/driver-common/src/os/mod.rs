@@ -11,7 +11,7 @@ mod worker;
 
 use engine::os::{Affinity, Event, Os, Routine};
 use ndkpi::{MDL, NtStatus};
-use provider::{NdkOs, Note};
+use provider::{Holder, NdkOs, Note};
 use wdk_sys::{PDRIVER_OBJECT, ntddk::KeQueryInterruptTimePrecise};
 
 use crate::trace;
@@ -115,6 +115,14 @@ impl NdkOs for Kernel {
     unsafe fn memory_from_mdl(&self, mdl: *mut MDL, length: usize) -> Result<Self::Memory, NtStatus> {
         // SAFETY: `from_mdl` asks for what the trait asks for: a chain of locked pages that outlives the result.
         unsafe { KernelMemory::from_mdl(mdl.cast(), length) }
+    }
+
+    fn borrow(&self, holder: Holder, mdl: *mut MDL, length: usize) {
+        trace::borrowed(self, holder, mdl, length);
+    }
+
+    fn give_back(&self, holder: Holder) {
+        trace::given_back(holder);
     }
 
     fn note(&self, note: Note) {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use toml::{Spanned, Value};
 
-use super::{line_of, nearest, registry_value};
+use super::{known, line_of, nearest, registry_value};
 use crate::script::Script;
 
 /// Adds the values of a file to the images with these services. They take the place of values of the same name.
@@ -26,20 +26,24 @@ fn add(script: &mut Script, text: &str) -> Result<(), (usize, String)> {
     })?;
     for (service, values) in file {
         let line = line_of(text, values.span().start);
-        let mut images =
-            script.images.iter_mut().filter(|image| image.service.eq_ignore_ascii_case(&service)).peekable();
-        if images.peek().is_none() {
-            drop(images);
+        let files = script.images.iter().filter(|image| image.service.eq_ignore_ascii_case(&service));
+        let files: Vec<_> = files.map(|image| image.file.clone()).collect();
+        if files.is_empty() {
             let meant = nearest(&service, script.images.iter().map(|image| image.service.as_str()));
             return Err((line, format!("`{service}`: there is no image with this service{meant}")));
         }
         let values = values.into_inner().into_iter().map(|(name, value)| {
+            // Of a service with two images, one may know the name.
+            let why = files.iter().map(|file| known::no_parameter(file, &name));
+            if let Some(words) = why.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().next()) {
+                return Err((line_of(text, value.span().start), words));
+            }
             let value =
                 registry_value(&name, &value).map_err(|problem| (line_of(text, problem.at.start), problem.words))?;
             Ok((name, value))
         });
         let values = values.collect::<Result<Vec<_>, _>>()?;
-        for image in images {
+        for image in script.images.iter_mut().filter(|image| image.service.eq_ignore_ascii_case(&service)) {
             image.registry.retain(|(name, _)| !values.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
             image.registry.extend(values.iter().cloned());
         }
@@ -74,6 +78,7 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line() {
         let wrong = [
             ("[nic]\n\n[other]\na = 1", 3, "`other`"),
+            ("[softndk]\nAdvise = 4\nAdvice = 4", 3, "did you mean `Advise`?"),
             ("[nic]\na = 1.5", 2, "`registry.a`"),
             ("[nic]\na = ", 2, ""),
             ("a = 1", 1, ""),

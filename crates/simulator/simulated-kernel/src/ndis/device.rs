@@ -69,7 +69,8 @@ pub extern "system" fn NdisRegisterDeviceEx(
 ) -> NDIS_STATUS {
     ndis_routine!("NdisRegisterDeviceEx", PASSIVE_LEVEL, |state| {
         let owner = context::caller();
-        if state.miniport(owner).is_none_or(|miniport| miniport.handle != handle.addr()) {
+        let is_miniport = state.miniport(owner).is_some_and(|miniport| miniport.handle == handle.addr());
+        if !is_miniport && !state.is_filter(owner, handle.addr()) {
             bug_check(Rule::BadHandle, format_args!("{handle:p} is no registration of the driver"));
         }
         let expected = NDIS_DEVICE_OBJECT_ATTRIBUTES::HEADER;

@@ -12,6 +12,7 @@ impl State {
         if self.locked::<Miniports>().0.contains_key(&driver) {
             bug_check(Rule::ReferenceLeak, format_args!("driver {name} left itself registered as a miniport driver"));
         }
+        self.check_ndis_clients(driver, name);
         if self.locked::<ControlDevices>().0.values().any(|device| device.owner == driver) {
             bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a control device"));
         }

@@ -7,12 +7,14 @@
 
 pub mod adapter;
 pub mod attributes;
+pub mod clients;
 pub mod configuration;
 pub mod device;
 pub mod event;
 pub mod frame;
 pub mod left;
 pub mod lifecycle;
+pub mod memory;
 pub mod ndk;
 pub mod nic;
 pub mod oid;

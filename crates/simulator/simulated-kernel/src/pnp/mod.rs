@@ -271,6 +271,7 @@ impl Driver {
         state.check_inits(id, name);
         state.check_notifications(id, name);
         state.check_callbacks(id, name);
+        state.check_system_callbacks(id, name);
         state.check_resolution(id, name);
         state.check_providers(id, name);
         state.check_keys(id, name);

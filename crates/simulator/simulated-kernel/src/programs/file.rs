@@ -11,6 +11,7 @@ use crate::{
     answer::Answer,
     kernel::Kernel,
     pages::LockedPages,
+    report::bug_check,
     rule::Rule,
     state::{State, lock},
     waiting,
@@ -50,8 +51,9 @@ impl Kernel {
 impl State {
     /// [`Kernel::open`].
     pub fn open(self: &Arc<Self>, link: &str) -> Result<File, NTSTATUS> {
-        let device = self.device_linked(link).filter(|device| device.finished.load(Acquire) && device.open_file());
+        let device = self.device_linked(link).filter(|device| device.finished.load(Acquire));
         let device = device.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
+        device.open_file()?;
         let object = self.create_file(&device).inspect_err(|_| self.close_file(&device))?;
         Ok(File { state: self.clone(), device, object })
     }
@@ -91,6 +93,9 @@ impl File {
     }
 
     fn send(&self, code: u32, input: &[u8], output: Output, ended: Option<Ended>) -> Pending {
+        if self.device.with.looks_first {
+            bug_check(Rule::NotSimulated, format_args!("a request of a driver with EvtIoInCallerContext"));
+        }
         if let Some(file) = &self.object {
             file.request_begins();
         }

@@ -17,9 +17,10 @@ use ndkpi::NtStatus;
 use wdk_bindings::{
     _WDF_DEVICE_FAILED_ACTION::{self, Type as FailedAction},
     GUID, INTERFACE, NTSTATUS, PCUNICODE_STRING, PINTERFACE, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES,
-    PWDF_QUERY_INTERFACE_CONFIG, PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_BUFFER_SIZE,
-    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_COLLISION,
-    STATUS_SUCCESS, WDF_PNPPOWER_EVENT_CALLBACKS, WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE,
+    PWDF_QUERY_INTERFACE_CONFIG, PWDFDEVICE_INIT, STATUS_ACCESS_DENIED, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
+    STATUS_OBJECT_NAME_COLLISION, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, WDF_PNPPOWER_EVENT_CALLBACKS,
+    WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE,
 };
 
 use super::{
@@ -138,12 +139,21 @@ impl DeviceObject {
         !lock(&self.files).condemned
     }
 
-    /// One more file. False if the device is deleted.
-    #[must_use]
-    pub fn open_file(&self) -> bool {
+    /// One more file.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_OBJECT_NAME_NOT_FOUND` if the device is deleted; `STATUS_ACCESS_DENIED` if it is for one file, and there is one.
+    pub fn open_file(&self) -> Result<(), NTSTATUS> {
         let mut files = lock(&self.files);
-        files.open += u32::from(!files.condemned);
-        !files.condemned
+        if files.condemned {
+            return Err(STATUS_OBJECT_NAME_NOT_FOUND);
+        }
+        if self.with.exclusive && files.open > 0 {
+            return Err(STATUS_ACCESS_DENIED);
+        }
+        files.open += 1;
+        Ok(())
     }
 }
 

@@ -8,17 +8,21 @@ use std::{
 use litemap::LiteMap;
 
 use wdk_bindings::{
-    _WDF_FILEOBJECT_CLASS, BOOLEAN, NTSTATUS, PCUNICODE_STRING, PWDF_DRIVER_GLOBALS, PWDF_FILEOBJECT_CONFIG,
-    PWDF_OBJECT_ATTRIBUTES, PWDF_PNPPOWER_EVENT_CALLBACKS, PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES,
-    STATUS_SUCCESS, ULONG, UNICODE_STRING, WDF_DEVICE_IO_TYPE, WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES,
-    WDF_PNPPOWER_EVENT_CALLBACKS, WDFDRIVER,
+    _WDF_FILEOBJECT_CLASS, BOOLEAN, NTSTATUS, PCUNICODE_STRING, PULONG, PVOID, PWDF_DRIVER_GLOBALS,
+    PWDF_FILEOBJECT_CONFIG, PWDF_OBJECT_ATTRIBUTES, PWDF_PNPPOWER_EVENT_CALLBACKS, PWDFDEVICE_INIT,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, UCHAR, ULONG, UNICODE_STRING,
+    WDF_DEVICE_IO_TYPE, WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS, WDFDRIVER,
 };
 
-use super::{function::function, object::read_attributes};
+use super::{
+    function::{Function, function},
+    object::read_attributes,
+};
 use crate::{
     argument::check_size,
     context::DriverId,
     report::bug_check,
+    routine::routine,
     rule::Rule,
     state::{Part, State},
     text,
@@ -43,6 +47,12 @@ pub struct With {
     pub files: Option<(WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES)>,
     /// What each request carries.
     pub requests: Option<WDF_OBJECT_ATTRIBUTES>,
+    /// One file at a time.
+    pub exclusive: bool,
+    /// The driver looks at each request in its caller's context (`EvtIoInCallerContext`).
+    pub looks_first: bool,
+    /// The driver is a filter.
+    pub filter: bool,
 }
 
 // SAFETY: the callbacks are functions, which any thread may call.
@@ -202,4 +212,99 @@ pub extern "C" fn WdfDeviceInitSetRequestAttributes(
         let attributes = read_attributes(attributes);
         state.with_init(init, |init| init.with.requests = Some(attributes));
     });
+}
+
+pub extern "C" fn WdfDeviceInitSetExclusive(_globals: PWDF_DRIVER_GLOBALS, init: PWDFDEVICE_INIT, exclusive: BOOLEAN) {
+    function!("WdfDeviceInitSetExclusive", |state| {
+        state.with_init(init, |init| init.with.exclusive = exclusive != 0);
+    });
+}
+
+pub extern "C" fn WdfDeviceInitSetIoInCallerContextCallback(
+    _globals: PWDF_DRIVER_GLOBALS,
+    init: PWDFDEVICE_INIT,
+    callback: Option<Function>,
+) {
+    routine!("WdfDeviceInitSetIoInCallerContextCallback", PASSIVE_LEVEL, |state| {
+        state.with_init(init, |init| init.with.looks_first = callback.is_some());
+    });
+}
+
+/// The system does not shut down here, so nobody is told.
+pub extern "C" fn WdfControlDeviceInitSetShutdownNotification(
+    _globals: PWDF_DRIVER_GLOBALS,
+    init: PWDFDEVICE_INIT,
+    notification: Option<Function>,
+    flags: UCHAR,
+) {
+    routine!("WdfControlDeviceInitSetShutdownNotification", PASSIVE_LEVEL, |state| {
+        // `WdfDeviceShutdown` and `WdfDeviceLastChanceShutdown`.
+        if notification.is_none() || flags == 0 || flags & !3 != 0 {
+            bug_check(
+                Rule::BadArgument,
+                format_args!("a notification of the shutdown without a routine, or with the flags {flags:#x}"),
+            );
+        }
+        if state.with_init(init, |init| init.node.is_some()) {
+            bug_check(Rule::BadArgument, format_args!("a notification of the shutdown for a device of plug and play"));
+        }
+    });
+}
+
+pub extern "C" fn WdfFdoInitSetFilter(_globals: PWDF_DRIVER_GLOBALS, init: PWDFDEVICE_INIT) {
+    routine!("WdfFdoInitSetFilter", DISPATCH_LEVEL, |state| {
+        if state.with_init(init, |init| init.node.is_none()) {
+            bug_check(Rule::BadArgument, format_args!("a control device that is to be a filter"));
+        }
+        state.with_init(init, |init| init.with.filter = true);
+    });
+}
+
+/// The bus driver of this kernel says nothing of its devices.
+pub extern "C" fn WdfFdoInitQueryProperty(
+    _globals: PWDF_DRIVER_GLOBALS,
+    init: PWDFDEVICE_INIT,
+    _property: i32,
+    length: ULONG,
+    buffer: PVOID,
+    result: PULONG,
+) -> NTSTATUS {
+    routine!("WdfFdoInitQueryProperty", PASSIVE_LEVEL, |state| {
+        if state.with_init(init, |init| init.node.is_none()) {
+            bug_check(Rule::BadArgument, format_args!("a property of a control device"));
+        }
+        if result.is_null() || length != 0 && buffer.is_null() {
+            bug_check(Rule::BadArgument, format_args!("a property without a place for it, or for its length"));
+        }
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { result.write(0) };
+        STATUS_OBJECT_NAME_NOT_FOUND
+    })
+}
+
+/// What the bindings of the drivers' crates have no type and no index for.
+pub fn entries() -> [(&'static str, *const ()); 4] {
+    [
+        (
+            "WdfDeviceInitSetIoInCallerContextCallback",
+            WdfDeviceInitSetIoInCallerContextCallback
+                as extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, Option<Function>) as *const (),
+        ),
+        (
+            "WdfControlDeviceInitSetShutdownNotification",
+            WdfControlDeviceInitSetShutdownNotification
+                as extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, Option<Function>, UCHAR)
+                as *const (),
+        ),
+        (
+            "WdfFdoInitSetFilter",
+            WdfFdoInitSetFilter as extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT) as *const (),
+        ),
+        (
+            "WdfFdoInitQueryProperty",
+            WdfFdoInitQueryProperty
+                as extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, i32, ULONG, PVOID, PULONG) -> NTSTATUS
+                as *const (),
+        ),
+    ]
 }

@@ -91,6 +91,11 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
+        for (name, function) in device_init::entries() {
+            let index = FUNCTIONS.iter().position(|one| *one == name).expect("a function of the framework");
+            // SAFETY: a function's address; whoever calls it gives it back the type that the framework's header has for the name.
+            table[index] = Some(unsafe { std::mem::transmute::<*const (), Function>(function) });
+        }
         for (index, function) in miniport::entries() {
             table[index] = Some(function);
         }
@@ -141,6 +146,7 @@ table! {
         PFN_WDFDEVICEINITSETFILEOBJECTCONFIG,
     device_init::WdfDeviceInitSetRequestAttributes @ WdfDeviceInitSetRequestAttributesTableIndex:
         PFN_WDFDEVICEINITSETREQUESTATTRIBUTES,
+    device_init::WdfDeviceInitSetExclusive @ WdfDeviceInitSetExclusiveTableIndex: PFN_WDFDEVICEINITSETEXCLUSIVE,
     file::WdfRequestGetFileObject @ WdfRequestGetFileObjectTableIndex: PFN_WDFREQUESTGETFILEOBJECT,
     file::WdfFileObjectGetDevice @ WdfFileObjectGetDeviceTableIndex: PFN_WDFFILEOBJECTGETDEVICE,
     device::WdfDeviceCreate @ WdfDeviceCreateTableIndex: PFN_WDFDEVICECREATE,

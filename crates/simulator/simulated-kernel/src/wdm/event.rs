@@ -87,6 +87,33 @@ fn waitable(state: &State, address: usize) -> Arc<dyn Structure> {
     state.find_waitable(address)
 }
 
+/// The kind of event that one waiter takes.
+pub const SYNCHRONIZATION: EventKind = EventKind::Synchronization;
+/// The kind of event that stays set.
+pub const NOTIFICATION: EventKind = EventKind::Notification;
+
+/// Makes an event, which is not set.
+pub fn initialise(state: &State, place: *mut KEVENT, kind: EventKind) {
+    // On the stack it may be another one, in the frame of another call.
+    let before = state.tracked(place.expose_provenance(), Kind::Event).filter(|_| !stack::is_here(place.addr()));
+    state.dispatcher.initialised_again(place.addr(), before.is_some_and(|before| before.is_signalled()));
+    let object = Event::new(&state.machine, kind);
+    state.track(place.expose_provenance(), context::caller(), Object::new(Kind::Event, object));
+}
+
+/// Clears an event. Whether it was set before.
+pub fn reset(state: &State, place: *mut KEVENT) -> bool {
+    event(state, place).reset()
+}
+
+/// Waits for an event, at most until `end`, in microseconds of the machine. Whether it was set.
+pub fn wait(state: &Arc<State>, what: &'static str, place: *mut KEVENT, end: Option<u64>) -> bool {
+    check_wait(what, end);
+    let object = event(state, place);
+    let wait = Wait { what, objects: &[place.addr()], rule: None };
+    waiting::until(state, end, wait, || object.try_wait())
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn KeInitializeEvent(place: *mut KEVENT, kind: EVENT_TYPE, set: BOOLEAN) {
     routine!("KeInitializeEvent", |state| {
@@ -95,11 +122,7 @@ extern "C" fn KeInitializeEvent(place: *mut KEVENT, kind: EVENT_TYPE, set: BOOLE
             _EVENT_TYPE::SynchronizationEvent => EventKind::Synchronization,
             other => bug_check(Rule::BadArgument, format_args!("{other} is no kind of event")),
         };
-        // On the stack it may be another one, in the frame of another call.
-        let before = state.tracked(place.expose_provenance(), Kind::Event).filter(|_| !stack::is_here(place.addr()));
-        state.dispatcher.initialised_again(place.addr(), before.is_some_and(|before| before.is_signalled()));
-        let object = Event::new(&state.machine, kind);
-        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::Event, object));
+        initialise(state, place, kind);
         if set != 0 {
             event(state, place).set();
         }

@@ -180,3 +180,56 @@ extern "C" fn ExReleaseFastMutexUnsafe(place: PFAST_MUTEX) {
         state.preempt();
     });
 }
+
+/// A guarded mutex is a fast mutex whose owner is in a guarded region, at the level at which it was.
+#[unsafe(no_mangle)]
+extern "C" fn KeInitializeGuardedMutex(place: PFAST_MUTEX) {
+    routine!("KeInitializeGuardedMutex", APC_LEVEL, |state| {
+        // SAFETY: the driver's memory for a mutex; only addresses are taken.
+        let (count, owner, event) =
+            unsafe { (&raw mut (*place).Count, &raw mut (*place).Owner, &raw mut (*place).Event) };
+        // SAFETY: fields of the driver's memory, which it has just said is one.
+        unsafe {
+            count.write(FREE);
+            owner.write(ptr::null_mut());
+        }
+        super::event::initialise(state, event, super::event::SYNCHRONIZATION);
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeAcquireGuardedMutex(place: PFAST_MUTEX) {
+    routine!("KeAcquireGuardedMutex", APC_LEVEL, |state| {
+        let mutex = fields(state, place);
+        context::set_critical(context::critical() + 1);
+        mutex.acquire(state, "KeAcquireGuardedMutex");
+        mutex.note(UNCHANGED);
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeTryToAcquireGuardedMutex(place: PFAST_MUTEX) -> BOOLEAN {
+    routine!("KeTryToAcquireGuardedMutex", APC_LEVEL, |state| {
+        let mutex = fields(state, place);
+        let taken = mutex.try_acquire();
+        if taken {
+            context::set_critical(context::critical() + 1);
+            mutex.note(UNCHANGED);
+        }
+        BOOLEAN::from(taken)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeReleaseGuardedMutex(place: PFAST_MUTEX) {
+    routine!("KeReleaseGuardedMutex", APC_LEVEL, |state| {
+        let mutex = fields(state, place);
+        if mutex.noted().is_some_and(|before| before != UNCHANGED) {
+            let words = format_args!("a guarded mutex is acquired as a fast mutex, and released as what it is");
+            bug_check(Rule::LockPrimitive, words);
+        }
+        mutex.release(state, "KeReleaseGuardedMutex");
+        context::set_critical(context::critical().saturating_sub(1));
+        state.preempt();
+    });
+}

@@ -248,6 +248,7 @@ extern "C" fn MmUnlockPages(mdl: *mut MDL) {
         // SAFETY: a known MDL, which the driver is just unlocking.
         let flags = unsafe { flags(mdl) };
         state.check_pinned_mdl(mdl.addr(), "unlocked");
+        state.check_lent_mdl(mdl.addr(), "unlocked");
         if *flags & FLAG_LOCKED == 0 || state.locked::<Mdls>().pages.contains_key(&mdl.addr()) {
             bug_check(Rule::BadMdl, format_args!("the pages of an MDL are unlocked that were not locked"));
         }
@@ -327,6 +328,7 @@ extern "C" fn MmAllocatePagesForMdlEx(
 extern "C" fn MmFreePagesFromMdl(mdl: *mut MDL) {
     routine!("MmFreePagesFromMdl", |state| {
         state.check_pinned_mdl(mdl.addr(), "freed");
+        state.check_lent_mdl(mdl.addr(), "freed");
         let Some(pages) = state.locked::<Mdls>().pages.remove(&mdl.addr()) else {
             bug_check(Rule::BadMdl, format_args!("{mdl:p} is no MDL that pages were allocated for"));
         };

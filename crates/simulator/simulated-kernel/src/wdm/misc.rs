@@ -34,6 +34,13 @@ extern "C" fn KeAreAllApcsDisabled() -> BOOLEAN {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn KeAreApcsDisabled() -> BOOLEAN {
+    routine!("KeAreApcsDisabled", APC_LEVEL, |_| {
+        BOOLEAN::from(context::critical() > 0 || machine::current_irql() >= machine::Irql::APC_LEVEL)
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn KeShouldYieldProcessor() -> ULONG {
     routine!("KeShouldYieldProcessor", |_| 0)
 }

@@ -28,6 +28,7 @@ mod registry_values;
 mod resource;
 pub mod rundown;
 pub mod shared_lock;
+pub mod system_callbacks;
 pub mod thread;
 pub mod timeout;
 pub mod timer;

@@ -1,11 +1,14 @@
 //! Resources (`ERESOURCE`): one writer, or several readers.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    ptr,
+    sync::{Arc, Mutex},
+};
 
 use litemap::LiteMap;
 
 use host::machine::{self, Irql};
-use wdk_bindings::{BOOLEAN, NTSTATUS, PERESOURCE, STATUS_SUCCESS};
+use wdk_bindings::{BOOLEAN, NTSTATUS, PERESOURCE, PVOID, STATUS_SUCCESS};
 
 use crate::{
     context,
@@ -129,6 +132,40 @@ extern "C" fn ExAcquireResourceSharedLite(place: PERESOURCE, wait: BOOLEAN) -> B
     routine!("ExAcquireResourceSharedLite", |state| {
         acquire(state, "ExAcquireResourceSharedLite", place, (false, wait))
     })
+}
+
+/// Enters a critical region and acquires a resource in it. On Windows it returns what only parts of the system use.
+fn enter_and_acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, exclusive: bool) -> PVOID {
+    context::set_critical(context::critical() + 1);
+    acquire(state, what, place, (exclusive, 1));
+    ptr::null_mut()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExEnterCriticalRegionAndAcquireResourceExclusive(place: PERESOURCE) -> PVOID {
+    routine!("ExEnterCriticalRegionAndAcquireResourceExclusive", APC_LEVEL, |state| {
+        enter_and_acquire(state, "ExEnterCriticalRegionAndAcquireResourceExclusive", place, true)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExEnterCriticalRegionAndAcquireResourceShared(place: PERESOURCE) -> PVOID {
+    routine!("ExEnterCriticalRegionAndAcquireResourceShared", APC_LEVEL, |state| {
+        enter_and_acquire(state, "ExEnterCriticalRegionAndAcquireResourceShared", place, false)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExReleaseResourceAndLeaveCriticalRegion(place: PERESOURCE) {
+    routine!("ExReleaseResourceAndLeaveCriticalRegion", DISPATCH_LEVEL, |state| {
+        find(state, place).release();
+        let Some(left) = context::critical().checked_sub(1) else {
+            bug_check(Rule::CriticalRegion, format_args!("a critical region is left that was not entered"));
+        };
+        context::set_critical(left);
+        state.dispatcher.signal();
+        state.preempt();
+    });
 }
 
 #[unsafe(no_mangle)]

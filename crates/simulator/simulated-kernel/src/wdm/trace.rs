@@ -186,6 +186,7 @@ fn write(state: &State, handle: REGHANDLE, descriptor: *const u8, count: ULONG, 
     }
     if let Some((name, fields)) = trace_fields::read(&description, &values) {
         state.part::<NdkSteps>().hear(&name, &fields);
+        state.hear_of_memory(&name, &fields);
         if name == "Finding" {
             state.part::<Findings>().hear(&fields);
         }
@@ -222,6 +223,23 @@ extern "C" fn DbgPrint(format: *const c_char) -> ULONG {
 #[unsafe(no_mangle)]
 extern "C" fn DbgPrintEx(_component: ULONG, _level: ULONG, format: *const c_char) -> ULONG {
     print("DbgPrintEx", format)
+}
+
+/// The arguments are a list that the driver has made.
+#[unsafe(no_mangle)]
+extern "C" fn vDbgPrintEx(_component: ULONG, _level: ULONG, format: *const c_char, _arguments: *const u8) -> ULONG {
+    print("vDbgPrintEx", format)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn vDbgPrintExWithPrefix(
+    _prefix: *const c_char,
+    _component: ULONG,
+    _level: ULONG,
+    format: *const c_char,
+    _arguments: *const u8,
+) -> ULONG {
+    print("vDbgPrintExWithPrefix", format)
 }
 
 /// Returns true if a format has an argument of wide characters.

@@ -1,9 +1,8 @@
 //! `--record`, `--timeline` and `--fault`: what `ndkctl record` and `ndkctl faults` ask of a driver, asked as soon as its first device is started.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process,
 };
 
 use control::provider_device::{self as device, SET_FAULT_PLAN, SET_RECORDING};
@@ -15,6 +14,7 @@ use runner::{
     script::Told,
     worker::{Job, Recordings},
 };
+use tempfile::TempDir;
 
 use super::{Run, workers};
 use crate::fault_plan;
@@ -50,16 +50,16 @@ pub fn ask(args: &Run, script: &mut Script) -> Result<(), String> {
     Ok(())
 }
 
-/// A folder for the recordings of the workers, which goes with this.
-pub struct Folder(PathBuf);
+/// A folder for the recordings of the workers, which goes with this. What cannot be removed is in the folder for temporary files.
+pub struct Folder(TempDir);
 
 impl Folder {
     /// Makes one if anything is to be recorded, and has the workers put their recordings there.
     pub fn of(args: &Run, job: &mut Job) -> Result<Option<Self>, String> {
         let Some(passing) = args.seeds.iter().last().filter(|_| args.record.is_wanted()) else { return Ok(None) };
-        let folder = env::temp_dir().join(format!("ndkctl-run-{}", process::id()));
-        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        job.recordings = Some(Recordings { folder: workers::path(&folder), passing });
+        let folder = tempfile::Builder::new().prefix("ndkctl-run-").tempdir();
+        let folder = folder.map_err(|error| format!("a folder for recordings: {error}"))?;
+        job.recordings = Some(Recordings { folder: workers::path(folder.path()), passing });
         Ok(Some(Self(folder)))
     }
 
@@ -85,14 +85,7 @@ impl Folder {
 
     /// The slots of a run, if it has left any.
     fn file_of(&self, outcome: &Outcome) -> Option<PathBuf> {
-        let file = Recordings::file(&self.0, outcome.seed, outcome.fault);
+        let file = Recordings::file(self.0.path(), outcome.seed, outcome.fault);
         Path::exists(&file).then_some(file)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed is in the folder for temporary files.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -20,18 +20,24 @@ use crate::{
     report::bug_check,
     routine::routine,
     rule::Rule,
+    state::State,
     tracked::{Kind, Object},
 };
 
 /// What the two structures begin with, so that one is told from the other.
 const QUEUE: ULONG = 1;
 const CONTEXT: ULONG = 2;
+/// A queue whose insertion has a status, and an argument of the driver's.
+const EXTENDED: ULONG = 3;
 /// The word of a request's driver context in which its queue, or its context there, is.
 const WORD: usize = 3;
 
 /// A queue with its routines.
 #[derive(Clone, Copy)]
 struct Queue(PIO_CSQ);
+
+/// `IO_CSQ_INSERT_IRP_EX`.
+type InsertEx = Option<unsafe extern "C" fn(PIO_CSQ, PIRP, PVOID) -> NTSTATUS>;
 
 /// Calls a routine of the queue, which the driver owes.
 macro_rules! call {
@@ -54,6 +60,25 @@ impl Queue {
         let result = work();
         call!(self, CsqReleaseLock(level));
         result
+    }
+
+    /// Puts a request in. An extended queue may refuse it.
+    fn insert(self, irp: PIRP, argument: PVOID) -> NTSTATUS {
+        let Self(place) = self;
+        // SAFETY: the driver's structure, which lives as long as its requests.
+        if unsafe { (*place).Type } != EXTENDED {
+            call!(self, CsqInsertIrp(irp));
+            return STATUS_SUCCESS;
+        }
+        // SAFETY: as above.
+        let routine = unsafe { (*place).CsqInsertIrp };
+        // SAFETY: the same pointer, null or a routine, as `IoCsqInitializeEx` got it.
+        let routine: InsertEx = unsafe { std::mem::transmute::<PIO_CSQ_INSERT_IRP, InsertEx>(routine) };
+        let Some(routine) = routine else {
+            bug_check(Rule::Uninitialised, format_args!("a queue of requests without CsqInsertIrpEx"));
+        };
+        // SAFETY: the driver's own routine and queue.
+        unsafe { routine(place, irp, argument) }
     }
 
     /// Takes a request out.
@@ -137,27 +162,70 @@ extern "C" fn IoCsqInitialize(
     complete: PIO_CSQ_COMPLETE_CANCELED_IRP,
 ) -> NTSTATUS {
     routine!("IoCsqInitialize", |state| {
-        let queue = IO_CSQ {
-            Type: QUEUE,
-            CsqInsertIrp: insert,
-            CsqRemoveIrp: remove,
-            CsqPeekNextIrp: peek,
-            CsqAcquireLock: acquire,
-            CsqReleaseLock: release,
-            CsqCompleteCanceledIrp: complete,
-            ReservePointer: ptr::null_mut(),
-        };
-        // SAFETY: the driver's memory for a queue.
-        unsafe { place.write(queue) };
-        state.track(place.expose_provenance(), context::caller(), Object::plain(Kind::CancelSafeQueue));
+        initialise(state, QUEUE, place, [insert, remove], peek, (acquire, release), complete);
         STATUS_SUCCESS
     })
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn IoCsqInitializeEx(
+    place: PIO_CSQ,
+    insert: InsertEx,
+    remove: PIO_CSQ_REMOVE_IRP,
+    peek: PIO_CSQ_PEEK_NEXT_IRP,
+    acquire: PIO_CSQ_ACQUIRE_LOCK,
+    release: PIO_CSQ_RELEASE_LOCK,
+    complete: PIO_CSQ_COMPLETE_CANCELED_IRP,
+) -> NTSTATUS {
+    routine!("IoCsqInitializeEx", HIGH_LEVEL, |state| {
+        // SAFETY: both are null or a pointer to a routine; by the type of the queue it is called as what it is.
+        let insert = unsafe { std::mem::transmute::<InsertEx, PIO_CSQ_INSERT_IRP>(insert) };
+        initialise(state, EXTENDED, place, [insert, remove], peek, (acquire, release), complete);
+        STATUS_SUCCESS
+    })
+}
+
+fn initialise(
+    state: &State,
+    kind: ULONG,
+    place: PIO_CSQ,
+    [insert, remove]: [PIO_CSQ_INSERT_IRP; 2],
+    peek: PIO_CSQ_PEEK_NEXT_IRP,
+    (acquire, release): (PIO_CSQ_ACQUIRE_LOCK, PIO_CSQ_RELEASE_LOCK),
+    complete: PIO_CSQ_COMPLETE_CANCELED_IRP,
+) {
+    let queue = IO_CSQ {
+        Type: kind,
+        CsqInsertIrp: insert,
+        CsqRemoveIrp: remove,
+        CsqPeekNextIrp: peek,
+        CsqAcquireLock: acquire,
+        CsqReleaseLock: release,
+        CsqCompleteCanceledIrp: complete,
+        ReservePointer: ptr::null_mut(),
+    };
+    // SAFETY: the driver's memory for a queue.
+    unsafe { place.write(queue) };
+    state.track(place.expose_provenance(), context::caller(), Object::plain(Kind::CancelSafeQueue));
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn IoCsqInsertIrp(place: PIO_CSQ, irp: PIRP, context: PIO_CSQ_IRP_CONTEXT) {
     routine!("IoCsqInsertIrp", |state| state.find(place.expose_provenance(), Kind::CancelSafeQueue));
-    let queue = Queue(place);
+    insert(Queue(place), irp, context, ptr::null_mut());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoCsqInsertIrpEx(place: PIO_CSQ, irp: PIRP, context: PIO_CSQ_IRP_CONTEXT, argument: PVOID) -> NTSTATUS {
+    routine!("IoCsqInsertIrpEx", DISPATCH_LEVEL, |state| {
+        state.find(place.expose_provenance(), Kind::CancelSafeQueue);
+    });
+    insert(Queue(place), irp, context, argument)
+}
+
+/// Inserts a request, unless the driver refuses it: then it is the driver's again, with the status that it has said.
+fn insert(queue: Queue, irp: PIRP, context: PIO_CSQ_IRP_CONTEXT, argument: PVOID) -> NTSTATUS {
+    let Queue(place) = queue;
     if context.is_null() {
         set_word(irp, place.cast());
     } else {
@@ -165,7 +233,7 @@ extern "C" fn IoCsqInsertIrp(place: PIO_CSQ, irp: PIRP, context: PIO_CSQ_IRP_CON
         unsafe { context.write(IO_CSQ_IRP_CONTEXT { Type: CONTEXT, Irp: irp, Csq: place }) };
         set_word(irp, context.cast());
     }
-    let cancelled = queue.locked(|| {
+    let (status, cancelled) = queue.locked(|| {
         // SAFETY: the driver has the request.
         let tail = unsafe { (*irp).Tail };
         // SAFETY: the arm that the I/O manager uses. The driver's own part of it.
@@ -174,19 +242,26 @@ extern "C" fn IoCsqInsertIrp(place: PIO_CSQ, irp: PIRP, context: PIO_CSQ_IRP_CON
             let location = overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation;
             &mut (*location).Control
         };
+        let before = *control;
         *control |= u8::try_from(SL_PENDING_RETURNED).unwrap_or(0);
-        call!(queue, CsqInsertIrp(irp));
+        let status = queue.insert(irp, argument);
+        if status < 0 {
+            *control = before;
+            set_word(irp, ptr::null_mut());
+            return (status, false);
+        }
         exchange_cancel(irp, Some(cancel));
         // SAFETY: the driver has the request. If somebody else has taken the routine away meanwhile, that one takes the request out.
         let cancelled = unsafe { (*irp).Cancel } != 0 && exchange_cancel(irp, None);
         if cancelled {
             queue.remove(irp);
         }
-        cancelled
+        (status, cancelled)
     });
     if cancelled {
         call!(queue, CsqCompleteCanceledIrp(irp));
     }
+    status
 }
 
 #[unsafe(no_mangle)]
