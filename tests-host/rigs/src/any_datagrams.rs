@@ -45,7 +45,7 @@ const FILL: u8 = 0x3C;
 /// Bytes of Ethernet's header, behind that of VXLAN.
 const ETHERNET: usize = 14;
 /// Bytes behind that, up to the transport's header: IPv4, UDP.
-const ADDRESSES: usize = 28;
+const UP_TO_TRANSPORT: usize = 28;
 
 /// What the second adapter's wire has counted.
 fn counted(driver: &ProviderDriver<ToNic>) -> Wire {
@@ -67,7 +67,7 @@ fn datagram<'bytes>(last: &[u8], kind: u8, bytes: &'bytes [u8]) -> (Vec<u8>, &'b
         kind => {
             for change in now.chunks_exact(2) {
                 // Some keep their addresses, so that they come further.
-                let first = if kind > 1 { frame + ADDRESSES } else { 0 };
+                let first = if kind > 1 { frame + UP_TO_TRANSPORT } else { 0 };
                 let at = first + usize::from(change[0]) % (made.len() - first);
                 made[at] = change[1];
             }

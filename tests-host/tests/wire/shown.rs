@@ -1,17 +1,15 @@
 //! What programs and traces are told of a wire.
 
-use control::{client::ProviderDriver, provider_device::NIC_LINK_NAME};
+use control::{
+    client::ProviderDriver,
+    provider_device::{NIC_LINK_NAME, Wire},
+};
 use simulated_kernel::{Impairment, Kernel, Medium};
 
 use crate::{
     sides::{BELOW, connected, exchange, with_wire},
     transport::ToNic,
 };
-
-/// How often it was told of NAKs, retries and time-outs.
-fn told(kernel: &Kernel) -> u64 {
-    kernel.events().get("WireTroubles").copied().unwrap_or(0).into()
-}
 
 #[test]
 fn a_program_is_told_the_keywords_and_the_counters_of_each_wire() {
@@ -31,32 +29,30 @@ fn a_program_is_told_the_keywords_and_the_counters_of_each_wire() {
             assert_eq!((wire.naks_sent, wire.timeouts, wire.wrong_icrc, wire.lost), (0, 0, 0, 0), "{wire:?}");
         }
         assert_eq!(wires[0].frames_sent, wires[1].frames_received);
-        // Nothing was wrong, and nobody is told so.
-        kernel.sleep(3_000_000);
-        assert_eq!(told(&kernel), 0);
     });
 }
 
+/// The event that tells of them, `WireTroubles`, is written by images only.
 #[test]
-fn losses_are_counted_and_traced_once_a_second() {
+fn what_a_bad_network_costs_is_counted() {
     let kernel = Kernel::seeded(4).start();
     let impairment = Impairment { lost: 30_000, ..Impairment::default() };
     kernel.network().set_medium(Medium::Memory { impairment, seed: 2 });
     with_wire(&kernel, &[], |driver, nics| {
         let device = kernel.open_device(NIC_LINK_NAME).expect("the driver has a control device");
         let program = ProviderDriver::new(ToNic(device));
-        let begun = kernel.now();
         connected(driver, nics, |near, far| {
             for round in 0..10 {
                 exchange(near, far, round, 20_000).expect("it arrives");
             }
         });
+        // The timer that looks for troubles fires, and is not set again.
         kernel.sleep(3_000_000);
         let wires = program.wires().expect("an answer");
-        let troubles: u64 = wires.iter().map(|wire| wire.naks_sent + wire.retries + wire.timeouts).sum();
-        assert!(troubles > 5, "{wires:?}");
-        let told = told(&kernel);
-        let seconds = (kernel.now() - begun) / 1_000_000 + 1;
-        assert!(told > 0 && told <= 2 * seconds, "{told} events in {seconds} s");
+        let sum = |counter: fn(&Wire) -> u64| wires.iter().map(counter).sum::<u64>();
+        assert!(sum(|wire| wire.naks_sent) > 0 && sum(|wire| wire.out_of_order) > 0, "{wires:?}");
+        assert!(sum(|wire| wire.naks_sent) >= sum(|wire| wire.naks_received), "{wires:?}");
+        assert!(sum(|wire| wire.retries + wire.timeouts) > 0, "{wires:?}");
+        assert!(sum(|wire| wire.frames_sent) > sum(|wire| wire.frames_received), "{wires:?}");
     });
 }
