@@ -91,7 +91,8 @@ impl Tunnel {
             return;
         }
         // Under the lock: behind the end of the wire it is not set any more. Before its beginning there is no adapter either.
-        let is_set = self.adapter.with(|adapter| adapter.as_ref().map(|adapter| self.watch.set(LATER, adapter)).is_some());
+        let is_set =
+            self.adapter.with(|adapter| adapter.as_ref().map(|adapter| self.watch.set(LATER, adapter)).is_some());
         if !is_set {
             self.is_watched.store(false, Relaxed);
         }
