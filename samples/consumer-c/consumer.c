@@ -3,7 +3,8 @@
  * A small consumer of NDKPI: a driver of plain WDM that connects two adapters and moves bytes between them.
  *
  * DriverEntry makes a device and registers with Winsock Kernel. IOCTL_CONSUMER_RUN opens both adapters by the index of their
- * interface, connects them, makes rounds of send, write and read, and takes everything down again.
+ * interface, connects them, makes rounds of send, write and read, and takes everything down again. IOCTL_CONSUMER_PING has one adapter
+ * here and its peer on another machine (ping.c).
  *
  * Three habits keep it simple:
  * - A call of the provider that may pend has a REQUEST, and is waited for: Finish(). So a REQUEST may lie on the stack.
@@ -50,6 +51,7 @@ typedef struct _SIDE {
     NDK_QP *Qp;
     NDK_LISTENER *Listener;   /* of the passive side */
     NDK_CONNECTOR *Connector; /* of the passive side: from the connect event, under Lock */
+    ULONG Size; /* of Buffer */
     PUCHAR Buffer;
     PMDL Mdl;
     KEVENT Incoming;  /* a connection came in */
@@ -66,6 +68,9 @@ typedef struct _RUN {
     SIDE Active;
     PEER_MEMORY Peer; /* of the passive side, as the active one was told */
 } RUN;
+
+/* What a control code asks for: opens adapters, and closes each one that it has opened. */
+typedef NTSTATUS WORK(RUN *Run, const VOID *Input, CONSUMER_RESULT *Result);
 
 static WSK_REGISTRATION Registration;
 static const WSK_CLIENT_DISPATCH ClientDispatch = { MAKE_WSK_VERSION(1, 0), 0, NULL };
@@ -184,17 +189,17 @@ static NTSTATUS RegisterBuffer(SIDE *Side)
     REQUEST Request;
     NTSTATUS Status;
 
-    Side->Buffer = ExAllocatePool2(POOL_FLAG_NON_PAGED, BUFFER_SIZE, CONSUMER_TAG);
+    Side->Buffer = ExAllocatePool2(POOL_FLAG_NON_PAGED, Side->Size, CONSUMER_TAG);
     if (Side->Buffer == NULL)
         return STATUS_INSUFFICIENT_RESOURCES;
-    Side->Mdl = IoAllocateMdl(Side->Buffer, BUFFER_SIZE, FALSE, FALSE, NULL);
+    Side->Mdl = IoAllocateMdl(Side->Buffer, Side->Size, FALSE, FALSE, NULL);
     if (Side->Mdl == NULL)
         return STATUS_INSUFFICIENT_RESOURCES;
     MmBuildMdlForNonPagedPool(Side->Mdl);
 
     Begin(&Request);
     Status = Finish(&Request, Side->Mr->Dispatch->NdkRegisterMr(
-                                  Side->Mr, Side->Mdl, BUFFER_SIZE, Rights, RequestCompletion, &Request));
+                                  Side->Mr, Side->Mdl, Side->Size, Rights, RequestCompletion, &Request));
     Side->Registered = NT_SUCCESS(Status);
     return Status;
 }
@@ -486,13 +491,18 @@ static NTSTATUS Round(RUN *Run, UCHAR Value)
 
 static VOID InitializeSide(SIDE *Side)
 {
+    Side->Size = BUFFER_SIZE;
     KeInitializeEvent(&Side->Incoming, SynchronizationEvent, FALSE);
     KeInitializeEvent(&Side->Completed, SynchronizationEvent, FALSE);
     KeInitializeSpinLock(&Side->Lock);
 }
 
-static NTSTATUS RunOnAdapters(RUN *Run, const CONSUMER_RUN *Input, CONSUMER_RESULT *Result)
+/* One translation unit: what the two files share stays static, so that several variants of the sample can be linked into one program. */
+#include "ping.c"
+
+static NTSTATUS RunOnAdapters(RUN *Run, const VOID *What, CONSUMER_RESULT *Result)
 {
+    const CONSUMER_RUN *Input = What;
     SOCKADDR_INET ListenAddress = Input->PassiveAddress;
     NTSTATUS Status;
 
@@ -518,7 +528,7 @@ static NTSTATUS RunOnAdapters(RUN *Run, const CONSUMER_RUN *Input, CONSUMER_RESU
     return Status;
 }
 
-static NTSTATUS RunOnce(const CONSUMER_RUN *Input, CONSUMER_RESULT *Result)
+static NTSTATUS RunOnce(WORK *Work, const VOID *Input, CONSUMER_RESULT *Result)
 {
     NTSTATUS Status;
     RUN *Run;
@@ -535,7 +545,7 @@ static NTSTATUS RunOnce(const CONSUMER_RUN *Input, CONSUMER_RESULT *Result)
         Status = Run->Wsk.Dispatch->WskControlClient(Run->Wsk.Client, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH, 0, NULL,
                                                      sizeof(Run->Ndk), &Run->Ndk, NULL, NULL);
         if (NT_SUCCESS(Status))
-            Status = RunOnAdapters(Run, Input, Result);
+            Status = Work(Run, Input, Result);
         /* Every adapter is closed by now. */
         WskReleaseProviderNPI(&Registration);
     }
@@ -562,19 +572,34 @@ static NTSTATUS NTAPI CreateClose(PDEVICE_OBJECT DeviceObject, PIRP Irp)
 static NTSTATUS NTAPI DeviceControl(PDEVICE_OBJECT DeviceObject, PIRP Irp)
 {
     PIO_STACK_LOCATION Location = IoGetCurrentIrpStackLocation(Irp);
+    union {
+        CONSUMER_RUN Run;
+        CONSUMER_PING Ping;
+    } Input;
     CONSUMER_RESULT Result;
-    CONSUMER_RUN Input;
     NTSTATUS Status;
+    WORK *Work;
+    ULONG Size;
 
     UNREFERENCED_PARAMETER(DeviceObject);
-    if (Location->Parameters.DeviceIoControl.IoControlCode != IOCTL_CONSUMER_RUN)
+    switch (Location->Parameters.DeviceIoControl.IoControlCode) {
+    case IOCTL_CONSUMER_RUN:
+        Work = RunOnAdapters;
+        Size = sizeof(Input.Run);
+        break;
+    case IOCTL_CONSUMER_PING:
+        Work = RunPings;
+        Size = sizeof(Input.Ping);
+        break;
+    default:
         return Complete(Irp, STATUS_INVALID_DEVICE_REQUEST, 0);
-    if (Location->Parameters.DeviceIoControl.InputBufferLength < sizeof(Input) ||
+    }
+    if (Location->Parameters.DeviceIoControl.InputBufferLength < Size ||
         Location->Parameters.DeviceIoControl.OutputBufferLength < sizeof(Result))
         return Complete(Irp, STATUS_BUFFER_TOO_SMALL, 0);
     /* Input and output share the buffer. */
-    RtlCopyMemory(&Input, Irp->AssociatedIrp.SystemBuffer, sizeof(Input));
-    Status = RunOnce(&Input, &Result);
+    RtlCopyMemory(&Input, Irp->AssociatedIrp.SystemBuffer, Size);
+    Status = RunOnce(Work, &Input, &Result);
     if (!NT_SUCCESS(Status))
         return Complete(Irp, Status, 0);
     RtlCopyMemory(Irp->AssociatedIrp.SystemBuffer, &Result, sizeof(Result));

@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 const LONGEST: usize = 200;
 
 /// Those of a provider's control device.
-pub const PROVIDER: [u32; 11] = [
+pub const PROVIDER: [u32; 12] = [
     provider_device::QUERY_INFO,
     provider_device::QUERY_COUNTERS,
     provider_device::QUERY_CONNECTIONS,
@@ -21,6 +21,7 @@ pub const PROVIDER: [u32; 11] = [
     provider_device::SET_RECORDING,
     provider_device::QUERY_RECORDING,
     provider_device::READ_RECORDING,
+    provider_device::QUERY_WIRES,
 ];
 
 /// Sends the requests of a row to devices that know these codes: `ask` is told to which.

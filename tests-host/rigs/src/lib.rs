@@ -17,6 +17,8 @@
 #[cfg(unix)]
 extern crate wdk_bindings as wdk_sys;
 
+#[cfg(unix)]
+pub mod any_datagrams;
 pub mod any_frames;
 #[cfg(unix)]
 pub mod bytes;
@@ -36,6 +38,8 @@ pub mod oids;
 pub mod provider_interface;
 #[cfg(unix)]
 pub mod rows;
+#[cfg(unix)]
+pub mod sides;
 #[cfg(unix)]
 pub mod skeleton;
 #[cfg(unix)]

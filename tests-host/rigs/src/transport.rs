@@ -2,10 +2,10 @@
 
 use control::client::{Answer, DeviceControl, Refusal};
 use simulated_kernel::{
-    File,
+    File, IoFile,
     wdk::{
-        STATUS_BUFFER_OVERFLOW, STATUS_DEVICE_BUSY, STATUS_DEVICE_NOT_READY, STATUS_INVALID_PARAMETER,
-        STATUS_NOT_SUPPORTED,
+        STATUS_BUFFER_OVERFLOW, STATUS_DEVICE_BUSY, STATUS_DEVICE_NOT_READY, STATUS_INVALID_DEVICE_REQUEST,
+        STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
     },
 };
 
@@ -13,6 +13,15 @@ use simulated_kernel::{
 pub struct ToKernel(pub File);
 
 impl DeviceControl for ToKernel {
+    fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
+        carry(&self.0.control(code, input, output.len()), output)
+    }
+}
+
+/// The same for a device of NDIS, such as the control device of `softndknic`.
+pub struct ToNic(pub IoFile);
+
+impl DeviceControl for ToNic {
     fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
         carry(&self.0.control(code, input, output.len()), output)
     }
@@ -26,7 +35,8 @@ pub fn carry(answer: &simulated_kernel::Answer, output: &mut [u8]) -> Result<Ans
             STATUS_DEVICE_BUSY => Refusal::Busy,
             STATUS_DEVICE_NOT_READY => Refusal::NotReady,
             STATUS_INVALID_PARAMETER => Refusal::Invalid,
-            STATUS_NOT_SUPPORTED => Refusal::NotSupported,
+            // One number of Windows' for programs, `ERROR_INVALID_FUNCTION`.
+            STATUS_NOT_SUPPORTED | STATUS_INVALID_DEVICE_REQUEST => Refusal::NotSupported,
             other => Refusal::Other(other),
         });
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use control::{
-    client::{Answer, DeviceControl, ProviderDriver, Refusal},
+    client::{ProviderDriver, Refusal},
     provider_device::{
         CompletionMode, FAULT_PLAN_ANSWER_BYTES, NIC_LINK_NAME, QUERY_FAULT_PLAN, QUERY_INFO, Recording, SDDL,
         SET_FAULT_PLAN, Settings,
@@ -23,20 +23,12 @@ use simulated_kernel::{
 use crate::{
     codes, faulty,
     machine::{ADDRESSES, VERSION, add, configure, load, with_pair},
-    rows, transport,
+    rows,
+    transport::ToNic,
 };
 
 fn open(kernel: &Kernel) -> IoFile {
     kernel.open_device(NIC_LINK_NAME).expect("the driver has a control device")
-}
-
-/// A program's way to the driver.
-struct ToNic(IoFile);
-
-impl DeviceControl for ToNic {
-    fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
-        transport::carry(&self.0.control(code, input, output.len()), output)
-    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod linked;
 mod observed;
 mod own;
 mod sample;
+mod wire;
 
 use std::{
     path::{Path, PathBuf},

@@ -4,11 +4,12 @@
 
 mod data;
 mod faults;
+mod forged;
 mod frames;
 mod host;
 mod lifecycle;
 mod settings;
-mod sides;
+mod shown;
 mod suite;
 
-use rigs::{machine, transport, world};
+use rigs::{machine, sides, transport, world};

@@ -44,6 +44,10 @@ pub const QUERY_RECORDING: u32 = control_code(9, READ);
 /// `STATUS_INVALID_PARAMETER` if the generation is not that of the recording.
 pub const READ_RECORDING: u32 = control_code(10, READ);
 
+/// Answers with a [`Wires`], and a [`Wire`] behind it for each adapter that has a wire. If not all fit: `STATUS_BUFFER_OVERFLOW`, as many
+/// bytes as fit, and the total number in `count`.
+pub const QUERY_WIRES: u32 = control_code(11, READ);
+
 /// Takes the fault plan for adapters opened from now on: [`FAULT_PLAN_BYTES`] in the format of `interpose::faults::Plan`. A plan
 /// without rules stops fault injection.
 pub const SET_FAULT_PLAN: u32 = control_code(6, WRITE);
@@ -221,6 +225,69 @@ wire! {
         generation: u32,
         /// Zero.
         reserved: u32,
+    }
+}
+
+wire! {
+    /// The header before the wires.
+    Wires {
+        /// How many adapters have a wire.
+        count: u32,
+        /// [`Wire::BYTES`] of the driver: a later one may have more at the end.
+        bytes: u32,
+    }
+}
+
+/// The most peers of one wire.
+pub const WIRE_PEERS: usize = 16;
+
+wire! {
+    /// The wire of an adapter of `softndknic`: what its keywords say, and what it has counted since the adapter was started.
+    Wire {
+        /// The adapter, as the driver's trace events have it.
+        adapter: u32,
+        /// Not zero if there is a socket: the link is up.
+        is_up: u32,
+        /// `WireVni`.
+        vni: u32,
+        /// How many of `peers` are peers.
+        peer_count: u32,
+        /// `WireLocal` with `WirePort`: a `SOCKADDR_INET`, the wildcard address if none is given.
+        local: [u8; 28],
+        /// Zero.
+        reserved: u32,
+        /// `WirePeer`: a `SOCKADDR_INET` each.
+        peers: [[u8; 28]; WIRE_PEERS],
+        /// Ethernet frames of RDMA, ARP and neighbour discovery that came in.
+        frames_received: u64,
+        /// Those that went out.
+        frames_sent: u64,
+        /// Frames of any kind that were lost on their way out: there was no socket or no room, or Winsock Kernel did not take them.
+        lost: u64,
+        /// Packets that are no packets of RoCEv2, or not for this adapter.
+        malformed: u64,
+        /// Packets whose ICRC was wrong.
+        wrong_icrc: u64,
+        /// Packets that no queue pair takes: there is none, or it has another peer, partition or state.
+        not_taken: u64,
+        /// Requests of a peer that came a second time.
+        duplicates: u64,
+        /// Requests of a peer of which one before is missing.
+        out_of_order: u64,
+        /// NAKs that went out, RNR NAKs among them.
+        naks_sent: u64,
+        /// NAKs that came in, without RNR NAKs.
+        naks_received: u64,
+        /// RNR NAKs that came in.
+        rnr_naks_received: u64,
+        /// Times that requests were sent again because a NAK or an answer has shown a loss.
+        retries: u64,
+        /// Times that an answer was waited for in vain.
+        timeouts: u64,
+        /// Messages of the connection manager that were sent again.
+        cm_retries: u64,
+        /// Connections that were refused because there was no room for more.
+        refused: u64,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use control::provider_device::{
     FAULT_PLAN_BYTES, Faults, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_FAULT_PLAN, QUERY_INFO, QUERY_RECORDING,
-    QUERY_SETTINGS, READ_RECORDING, Recording, RecordingFrom, RecordingPart, SET_FAULT_PLAN, SET_FAULTS, SET_RECORDING,
-    SET_SETTINGS,
+    QUERY_SETTINGS, QUERY_WIRES, READ_RECORDING, Recording, RecordingFrom, RecordingPart, SET_FAULT_PLAN, SET_FAULTS,
+    SET_RECORDING, SET_SETTINGS, Wire,
 };
 use engine::os::{Os, SpinLock};
 use fallible::Arc;
@@ -80,10 +80,11 @@ impl Controls {
         Ok(())
     }
 
-    /// Answers a control code about these adapters. `PASSIVE_LEVEL`.
+    /// Answers a control code about these adapters, of which some have wires. `PASSIVE_LEVEL`.
     pub fn serve<'a>(
         &self,
         adapters: impl Iterator<Item = &'a Consumers> + Clone,
+        wires: impl Iterator<Item = Wire>,
         mut request: impl Buffered,
         code: u32,
     ) {
@@ -92,6 +93,10 @@ impl Controls {
             QUERY_INFO => request.answer(&report::info(adapters).to_bytes()),
             QUERY_COUNTERS => request.answer(&report::counters(providers())),
             QUERY_CONNECTIONS => match report::connections(providers()) {
+                Ok(bytes) => request.answer_cut(&bytes),
+                Err(status) => request.finish(Err(status)),
+            },
+            QUERY_WIRES => match report::wires(wires) {
                 Ok(bytes) => request.answer_cut(&bytes),
                 Err(status) => request.finish(Err(status)),
             },

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use control::provider_device::{INFO_TEST_BUILD, Info};
+use control::provider_device::{INFO_TEST_BUILD, Info, Wire, Wires};
 use engine::connection::Owner;
 use fallible::Arc;
 use ndkpi::{NDIS_NDK_CONNECTION_ENTRY, NDIS_NDK_CONNECTIONS_REVISION_1, NDIS_OBJECT_TYPE_DEFAULT, NtStatus};
@@ -62,6 +62,29 @@ pub fn counters<'a>(adapters: impl Iterator<Item = &'a Device>) -> [u8; 240] {
         }
     }
     zerocopy::transmute!(sum.map(U64::new))
+}
+
+/// The answer to `QUERY_WIRES`.
+///
+/// # Errors
+///
+/// `STATUS_INSUFFICIENT_RESOURCES`.
+pub fn wires(wires: impl Iterator<Item = Wire>) -> Result<Vec<u8>, NtStatus> {
+    let mut bytes = Vec::new();
+    let mut put = |part: &[u8]| {
+        bytes.try_reserve(part.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        bytes.extend_from_slice(part);
+        Ok::<_, NtStatus>(())
+    };
+    put(&[0; Wires::BYTES])?;
+    let mut count = 0;
+    for wire in wires {
+        put(wire.as_bytes())?;
+        count += 1;
+    }
+    let head = Wires { count, bytes: u32::try_from(Wire::BYTES).unwrap_or(u32::MAX) };
+    bytes[..Wires::BYTES].copy_from_slice(&head.to_bytes());
+    Ok(bytes)
 }
 
 /// `UserModeOwner` and `OwnerPid` of an entry.

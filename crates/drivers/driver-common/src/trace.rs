@@ -362,6 +362,39 @@ pub fn keyword_refused(adapter: u8, keyword: &str, why: &str) {
     );
 }
 
+/// What a wire had to repeat, and what it was refused: how often in some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Troubles {
+    /// NAKs that went out, RNR NAKs among them.
+    pub naks_sent: u64,
+    /// NAKs that came in, without RNR NAKs.
+    pub naks_received: u64,
+    /// RNR NAKs that came in.
+    pub rnr_naks_received: u64,
+    /// Requests that were sent again after a NAK or an answer that shows a loss.
+    pub retries: u64,
+    /// Answers that were waited for in vain.
+    pub timeouts: u64,
+    /// Messages of the connection manager that were sent again.
+    pub cm_retries: u64,
+}
+
+/// Connections of the wire of an adapter of NDIS had troubles: at most once a second for an adapter. `IRQL <= DISPATCH_LEVEL`.
+pub fn wire_troubles(adapter: u8, troubles: &Troubles) {
+    write_event!(
+        PROVIDER,
+        "WireTroubles",
+        level(Level::Warning),
+        u8("Adapter", &adapter),
+        u64("NaksSent", &troubles.naks_sent),
+        u64("NaksReceived", &troubles.naks_received),
+        u64("RnrNaksReceived", &troubles.rnr_naks_received),
+        u64("Retries", &troubles.retries),
+        u64("TimeOuts", &troubles.timeouts),
+        u64("CmRetries", &troubles.cm_retries),
+    );
+}
+
 /// The wire of an adapter of NDIS has a socket at that address, or has none any more.
 pub fn wire(adapter: u8, is_up: bool, local: SocketAddr) {
     write_event!(

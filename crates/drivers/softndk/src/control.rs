@@ -70,6 +70,8 @@ unsafe extern "C" fn device_control(
     // control device, which was created with a context of this kind.
     if let Some((driver, request)) = unsafe { Request::take(&CONTEXT, queue, request) } {
         let adapters = driver.adapters();
-        driver.controls().serve(adapters.iter().flatten().map(|adapter| adapter.consumers()), request, code);
+        // Its adapters have no wires.
+        let (consumers, none) = (adapters.iter().flatten().map(|adapter| adapter.consumers()), core::iter::empty());
+        driver.controls().serve(consumers, none, request, code);
     }
 }

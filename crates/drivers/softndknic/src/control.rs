@@ -136,7 +136,9 @@ fn answer(driver: Option<&Driver>, asked: Asked<'_>) {
         }
         (Asked::Control(code, request), Some(driver)) => {
             let adapters = driver.adapters();
-            driver.controls().serve(adapters.iter().flatten().map(|adapter| adapter.consumers()), request, code);
+            let wires = adapters.iter().flatten().filter_map(|adapter| Some(adapter.tunnel()?.shown(adapter)));
+            let consumers = adapters.iter().flatten().map(|adapter| adapter.consumers());
+            driver.controls().serve(consumers, wires, request, code);
         }
         (Asked::Cleanup(irp), _) => irp.complete(NtStatus::SUCCESS, 0),
         (Asked::Control(_, request), None) => request.finish(Err(NtStatus::DEVICE_NOT_READY)),

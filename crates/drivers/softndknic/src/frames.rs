@@ -179,19 +179,20 @@ impl Frame {
         Self { offset: self.offset + bytes, length: self.length.saturating_sub(bytes), ..*self }
     }
 
-    /// Its first bytes, as many as there is room for. How many; `None` if it is not as long as it says, or there is no room to map it.
+    /// Its first bytes, as many as there is room for. How many; `None` if its chain of MDLs is too short even for these, or there is no room
+    /// to map it. `IRQL <= DISPATCH_LEVEL`.
     ///
     /// # Safety
     ///
-    /// As for [`Frame::copy`].
+    /// The frame's chain is the caller's, its pages are locked or not paged, and nobody changes its bytes until this returns.
     #[must_use]
     pub unsafe fn head(&self, room: &mut [u8]) -> Option<usize> {
         let head = Self { length: self.length.min(room.len()), ..*self };
-        // SAFETY: `copy` asks for the same of the chain (`# Safety`); the room is as long as the head.
+        // SAFETY: the chain is as `copy` asks for (`# Safety`); the room has at least as many bytes as the head, and is borrowed.
         unsafe { head.copy(room.as_mut_ptr()) }.then_some(head.length)
     }
 
-    /// Where its bytes are, if all of them are in its first MDL, and are mapped.
+    /// Where its bytes are, if all of them are in its first MDL, and are mapped: so long as the chain is the caller's. `IRQL <= DISPATCH_LEVEL`.
     ///
     /// # Safety
     ///

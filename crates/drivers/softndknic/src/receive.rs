@@ -238,12 +238,12 @@ impl Receiver {
     ///
     /// # Safety
     ///
-    /// As for [`Frame::copy`].
+    /// The frame's chain is the caller's, its pages are locked or not paged, and nobody changes its bytes until this returns.
     #[must_use]
     pub unsafe fn lend(&self, frame: &Frame, look: impl FnOnce(&[u8])) -> bool {
         let Reserved::Buffer(buffer) = self.link.with(Link::reserve) else { return false };
         let place = self.place(buffer.into());
-        // SAFETY: nobody changes the frame (`# Safety`); this call reserved the buffer, which has that room.
+        // SAFETY: the chain is as `copy` asks for (`# Safety`); this call reserved the buffer, which has that room.
         let is_good = frame.length() <= self.room && unsafe { frame.copy(place) };
         if is_good {
             // SAFETY: the copy has written as many bytes; nobody else has the buffer.
@@ -261,7 +261,7 @@ impl Receiver {
     ///
     /// # Safety
     ///
-    /// The frames are net buffers that the caller has, and that nobody changes.
+    /// The frames' chains are the caller's, their pages are locked or not paged, and nobody changes their bytes until this returns.
     pub unsafe fn take(
         &self,
         frames: &[Frame],

@@ -223,7 +223,8 @@ impl Adapter {
                 taken.count
             } else if let (Some(partner), Some(filter)) = (&partner, &filter) {
                 let (sent, received) = (Some(this.sent()), partner.received());
-                // SAFETY: the frames are of lists that this has, and the partner's gate is open: `enter_partner`.
+                // SAFETY: the frames are of lists that this has until it completes them: locked pages, which nobody changes. The partner's
+                // gate is open: `enter_partner`.
                 let taken = unsafe { partner.receiver().take(frames, filter, sent, received) };
                 full = taken.full;
                 taken.count

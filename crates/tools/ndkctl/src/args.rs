@@ -455,8 +455,9 @@ pub struct DriverRun {
 /// `ndkctl driver settings`.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(
-    after_help = "Without an option, shows the settings. A change lasts until the driver is loaded again; docs/registry.md has the \
-                  settings it starts with."
+    after_help = "Without an option, shows the settings, and of adapters with a wire WirePeer, WireVni, WireLocal and WirePort, which are \
+                  changed by Set-NetAdapterAdvancedProperty. A change here lasts until the driver is loaded again; docs/registry.md has \
+                  the settings it starts with."
 )]
 pub struct DriverSettings {
     /// How requests complete that could complete within the call

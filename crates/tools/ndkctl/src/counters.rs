@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use control::provider_device::Wire;
 use host::say;
 use ndkpi::NDIS_NDK_PERFORMANCE_COUNTERS;
 use serde::Serialize;
@@ -18,19 +19,19 @@ use crate::{
     output::{align_right, print_json, print_table, table},
 };
 
-/// A counter, by its name in `NDIS-NDK 3`.
+/// A counter: by its name in `NDIS-NDK 3`, or one of wires.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     name: &'static str,
     adapters: Vec<u64>,
 }
 
-fn rows(counters: &[NDIS_NDK_PERFORMANCE_COUNTERS]) -> [Row; 10] {
+fn rows(counters: &[NDIS_NDK_PERFORMANCE_COUNTERS], wires: &[Wire]) -> Vec<Row> {
     let row = |name, pick: fn(&NDIS_NDK_PERFORMANCE_COUNTERS) -> u64| Row {
         name,
         adapters: counters.iter().map(pick).collect(),
     };
-    [
+    let mut rows = vec![
         row("Connect", |counters| counters.Connect),
         row("Accept", |counters| counters.Accept),
         row("ConnectFailure", |counters| counters.ConnectFailure),
@@ -41,8 +42,34 @@ fn rows(counters: &[NDIS_NDK_PERFORMANCE_COUNTERS]) -> [Row; 10] {
         row("RDMAOutOctets", |counters| counters.RDMAOutOctets),
         row("RDMAInFrames", |counters| counters.RDMAInFrames),
         row("RDMAOutFrames", |counters| counters.RDMAOutFrames),
-    ]
+    ];
+    if !wires.is_empty() {
+        rows.extend(OF_WIRES.map(|(name, pick)| Row { name, adapters: vec![wires.iter().map(pick).sum()] }));
+    }
+    rows
 }
+
+/// A counter of wires: its name, and where it is.
+type OfWires = (&'static str, fn(&Wire) -> u64);
+
+/// What a driver's wires have counted, together.
+const OF_WIRES: [OfWires; 15] = [
+    ("WireFramesReceived", |wire| wire.frames_received),
+    ("WireFramesSent", |wire| wire.frames_sent),
+    ("WireLost", |wire| wire.lost),
+    ("WireMalformed", |wire| wire.malformed),
+    ("WireWrongIcrc", |wire| wire.wrong_icrc),
+    ("WireNotTaken", |wire| wire.not_taken),
+    ("WireDuplicates", |wire| wire.duplicates),
+    ("WireOutOfOrder", |wire| wire.out_of_order),
+    ("WireNaksSent", |wire| wire.naks_sent),
+    ("WireNaksReceived", |wire| wire.naks_received),
+    ("WireRnrNaksReceived", |wire| wire.rnr_naks_received),
+    ("WireRetries", |wire| wire.retries),
+    ("WireTimeOuts", |wire| wire.timeouts),
+    ("WireCmRetries", |wire| wire.cm_retries),
+    ("WireRefused", |wire| wire.refused),
+];
 
 /// Shows the counters once, or every second.
 ///
@@ -50,13 +77,13 @@ fn rows(counters: &[NDIS_NDK_PERFORMANCE_COUNTERS]) -> [Row; 10] {
 ///
 /// The reason, in one line.
 pub fn run(args: &Counters, interrupted: &AtomicBool) -> Result<End, String> {
-    let mut before: Option<[Row; 10]> = None;
-    let mut look = |counters: &[NDIS_NDK_PERFORMANCE_COUNTERS], names: &[&str]| {
-        let now = rows(counters);
+    let mut before: Option<Vec<Row>> = None;
+    let mut look = |counters: &[NDIS_NDK_PERFORMANCE_COUNTERS], wires: &[Wire], names: &[&str]| {
+        let now = rows(counters, wires);
         if args.json {
             print_json(&now)?;
         } else {
-            show(&now, before.as_ref(), names);
+            show(&now, before.as_deref(), names);
         }
         before = Some(now);
         Ok::<_, String>(args.watch)
@@ -68,7 +95,8 @@ pub fn run(args: &Counters, interrupted: &AtomicBool) -> Result<End, String> {
     if let Some(opened) = provider {
         loop {
             let counters = opened.driver.counters().map_err(|refusal| opened.refused(refusal))?;
-            if !look(&[counters], &["all adapters"])? || wait_a_second(interrupted) {
+            let wires = opened.driver.wires().map_err(|refusal| opened.refused(refusal))?;
+            if !look(&[counters], &wires, &["all adapters"])? || wait_a_second(interrupted) {
                 break;
             }
         }
@@ -77,7 +105,7 @@ pub fn run(args: &Counters, interrupted: &AtomicBool) -> Result<End, String> {
         load::beside(interrupted, |machine| {
             thread::sleep(pause);
             let counters: Vec<_> = machine.devices().iter().map(|device| device.counters()).collect();
-            look(&counters, &["adapter 0", "adapter 1"])
+            look(&counters, &[], &["adapter 0", "adapter 1"])
         })?;
     }
     Ok(if interrupted.load(Relaxed) { End::Interrupted } else { End::Good })
@@ -94,14 +122,15 @@ fn wait_a_second(interrupted: &AtomicBool) -> bool {
     interrupted.load(Relaxed)
 }
 
-fn show(now: &[Row; 10], before: Option<&[Row; 10]>, names: &[&str]) {
+fn show(now: &[Row], before: Option<&[Row]>, names: &[&str]) {
     let more = names.iter().map(|name| format!("{name}: added"));
     let header: Vec<_> = std::iter::once(&"counter").chain(names).map(|name| (*name).to_owned()).chain(more).collect();
     let mut table = table(&header.iter().map(String::as_str).collect::<Vec<_>>());
     (1..header.len()).for_each(|column| align_right(&mut table, column));
     for (number, row) in now.iter().enumerate() {
         let more = row.adapters.iter().enumerate().map(|(adapter, count)| {
-            let earlier = before.map(|before| before[number].adapters[adapter]);
+            // An adapter with a wire may have come meanwhile.
+            let earlier = before.and_then(|before| before.get(number)).map(|before| before.adapters[adapter]);
             earlier.map_or_else(String::new, |earlier| count.wrapping_sub(earlier).to_string())
         });
         let counts = row.adapters.iter().map(ToString::to_string);

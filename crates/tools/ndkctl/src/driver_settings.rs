@@ -1,6 +1,6 @@
 //! `ndkctl driver settings`: what can be changed while a driver with adapters runs.
 
-use control::provider_device::{CompletionMode, NicMode, Settings};
+use control::provider_device::{CompletionMode, NicMode, Settings, Wire};
 use host::{note, say};
 use serde::Serialize;
 
@@ -17,6 +17,23 @@ struct Shown {
     completion: &'static str,
     nic: &'static str,
     granularity: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    wires: Vec<ShownWire>,
+}
+
+/// The keywords of an adapter with a wire. They are changed as other advanced properties are, and need the adapter's restart.
+#[derive(Debug, Serialize)]
+struct ShownWire {
+    adapter: u32,
+    #[serde(rename = "WirePeer")]
+    peers: Vec<String>,
+    #[serde(rename = "WireVni")]
+    vni: u32,
+    #[serde(rename = "WireLocal", skip_serializing_if = "Option::is_none")]
+    local: Option<String>,
+    #[serde(rename = "WirePort", skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+    up: bool,
 }
 
 /// Runs the command.
@@ -36,12 +53,13 @@ pub fn run(args: DriverSettings) -> Result<End, String> {
     if wanted != before {
         driver.set(&wanted).map_err(refused)?;
     }
-    let shown = shown(driver.settings().map_err(refused)?);
+    let shown = shown(driver.settings().map_err(refused)?, &driver.wires().map_err(refused)?);
     if args.json {
         print_json(&shown)?;
     } else {
-        let Shown { completion, nic, granularity } = shown;
+        let Shown { completion, nic, granularity, wires } = shown;
         say!("completion {completion}\nnic {nic}\ngranularity {granularity} us");
+        wires.iter().for_each(|wire| say!("{}", line(wire)));
     }
     Ok(End::Good)
 }
@@ -65,8 +83,29 @@ fn changed(before: Settings, args: DriverSettings) -> Settings {
     }
 }
 
-/// The settings in the words of the command line.
-const fn shown(settings: Settings) -> Shown {
+/// A wire in a line.
+fn line(wire: &ShownWire) -> String {
+    let ShownWire { adapter, peers, vni, local, port, up } = wire;
+    let local = local.as_deref().map_or_else(String::new, |local| format!(", WireLocal {local}"));
+    let port = port.map_or_else(String::new, |port| format!(", WirePort {port}"));
+    let link = if *up { "up" } else { "down: no socket" };
+    format!("adapter {adapter}: WirePeer {}, WireVni {vni}{local}{port}, {link}", peers.join(", "))
+}
+
+fn shown_wire(wire: &Wire) -> ShownWire {
+    let local = wire.local();
+    ShownWire {
+        adapter: wire.adapter,
+        peers: wire.peers().map(|peer| peer.to_string()).collect(),
+        vni: wire.vni,
+        local: local.map(|local| local.ip().to_string()),
+        port: local.map(|local| local.port()),
+        up: wire.is_up != 0,
+    }
+}
+
+/// The settings in the words of the command line, and the wires.
+fn shown(settings: Settings, wires: &[Wire]) -> Shown {
     Shown {
         completion: match CompletionMode::from_number(settings.completion_mode) {
             Some(CompletionMode::Inline) => "inline",
@@ -81,15 +120,16 @@ const fn shown(settings: Settings) -> Shown {
             None => "unknown",
         },
         granularity: settings.moderation_granularity,
+        wires: wires.iter().map(shown_wire).collect(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use control::provider_device::{NicMode, Settings};
+    use control::provider_device::{NicMode, Settings, Wire};
 
-    use super::{changed, shown};
+    use super::{changed, line, shown};
     use crate::{
         args::{Cli, Command, DriverArgs, DriverCommand},
         schema,
@@ -124,10 +164,24 @@ mod tests {
     #[test]
     fn settings_are_shown_in_the_words_of_the_command_line() {
         let settings = Settings { completion_mode: 2, moderation_granularity: 5, nic_mode: 1 };
-        let now = shown(settings);
+        let now = shown(settings, &[]);
         let granularity = now.granularity.to_string();
         let words = ["--completion", now.completion, "--nic", now.nic, "--granularity", &granularity];
         assert_eq!(after(&words, Settings::default()), settings);
+        schema::check("driver settings", &serde_json::to_value(&now).expect("JSON"));
+    }
+
+    #[test]
+    fn a_wire_is_shown_by_its_keywords() {
+        let address = |last| [2, 0, 0x12, 0xB5, 192, 0, 2, last];
+        let mut wire = Wire { adapter: 1, vni: 42, peer_count: 2, is_up: 1, ..Wire::default() };
+        wire.local[..8].copy_from_slice(&address(9));
+        wire.peers[0][..8].copy_from_slice(&address(1));
+        wire.peers[1][..8].copy_from_slice(&address(2));
+        let now = shown(Settings::default(), &[wire]);
+        let expected =
+            "adapter 1: WirePeer 192.0.2.1:4789, 192.0.2.2:4789, WireVni 42, WireLocal 192.0.2.9, WirePort 4789, up";
+        assert_eq!(line(&now.wires[0]), expected);
         schema::check("driver settings", &serde_json::to_value(&now).expect("JSON"));
     }
 }

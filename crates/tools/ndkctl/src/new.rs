@@ -35,7 +35,7 @@ macro_rules! template {
 }
 
 /// The files of a consumer in C: the sample, the headers, and what builds them.
-const C: [(&str, &str); 15] = [
+const C: [(&str, &str); 18] = [
     ("README.md", template!("c/README.md")),
     (".gitignore", template!("c/gitignore")),
     (".github/workflows/run.yml", template!("c/ci.yml")),
@@ -46,7 +46,10 @@ const C: [(&str, &str); 15] = [
     ("mingw.h", sample!("mingw.h")),
     ("netio.def", sample!("netio.def")),
     ("ntoskrnl.def", sample!("ntoskrnl.def")),
+    ("ping.c", sample!("ping.c")),
+    ("ping.toml", sample!("ping.toml")),
     ("run.toml", sample!("run.toml")),
+    ("serve.toml", sample!("serve.toml")),
     ("support.c", sample!("support.c")),
     ("include/ndkpi.h", header!("ndkpi.h")),
     ("include/wsk.h", header!("wsk.h")),

@@ -6,8 +6,8 @@ use xshell::cmd;
 
 use crate::context::{Context, absolute, files, have};
 
-const TARGETS: [&str; 8] =
-    ["control_codes", "nd2_codes", "query_interface", "recording", "programs", "images", "oids", "frames"];
+const TARGETS: [&str; 9] =
+    ["control_codes", "nd2_codes", "query_interface", "recording", "programs", "images", "oids", "frames", "datagrams"];
 
 /// The kernel's pool has guards and poison of its own, and a handler for faults: no other sanitizer.
 const OPTIONS: [&str; 6] = ["--fuzz-dir", "tests-host/fuzz", "--target-dir", "target/fuzz", "--sanitizer", "none"];
@@ -15,7 +15,7 @@ const OPTIONS: [&str; 6] = ["--fuzz-dir", "tests-host/fuzz", "--target-dir", "ta
 /// Fuzzes drivers, readers, the wire and the provider (libFuzzer)
 ///
 /// The drivers in the simulated kernel (the control codes of both, those of NetworkDirect, queries for the provider's interface, OIDs),
-/// the readers of recordings and of images, the wire by frames against a live connection, and the provider through its dispatch tables,
+/// the readers of recordings and of images, the wire by frames, and that of the driver by datagrams, against a live connection, and the provider through its dispatch tables,
 /// beside a sequential oracle (tests-host/programs).
 ///
 /// Each target begins with its inputs in tests-host/fuzz: seeds, which are written by hand, and corpus, which --minimise makes. libFuzzer

@@ -1,4 +1,10 @@
-use std::{sync::Mutex, thread, time::Instant};
+use std::{
+    net::UdpSocket,
+    process::{Child, Command, Stdio},
+    sync::Mutex,
+    thread,
+    time::Instant,
+};
 
 use anyhow::{Result, bail, ensure};
 use regex::Regex;
@@ -24,7 +30,8 @@ const COMPILERS: [&str; 2] = ["clang", "mingw"];
 /// Runs the images of the sample consumer in C with `ndkctl run`, right and wrong
 ///
 /// On the image of softndknic: the sample with many seeds, and each of its wrong variants, which has to break the rule that
-/// samples/consumer-c/README.md names; with the line, where the PDB file can tell it. Minutes.
+/// samples/consumer-c/README.md names; with the line, where the PDB file can tell it. Then the sample pings `ndkctl wire`, and is pinged, over
+/// the wire of softndknic and this machine's loopback. Minutes.
 ///
 /// Needs target/drivers/x86_64/softndknic.sys (`cargo xtask drivers`) and target/runner/worker.exe (`cargo xtask worker`); builds the
 /// rest. Skipped where Wine is not installed. NDKCTL names a build of ndkctl; without it one is made.
@@ -63,7 +70,9 @@ impl Sample {
                 &["--threads", processors, "--seeds", "1..10", "--jobs", "1"],
             )?;
         }
-        runs.mistakes(&mistakes(&sh.read_file(format!("{SAMPLE}/README.md"))?)?)
+        runs.mistakes(&mistakes(&sh.read_file(format!("{SAMPLE}/README.md"))?)?)?;
+        println!("the wire, with a peer outside");
+        runs.wire(context)
     }
 }
 
@@ -80,6 +89,28 @@ fn mistakes(readme: &str) -> Result<Vec<(String, String)>> {
     Ok(rows)
 }
 
+/// The sizes of ping.toml and serve.toml, and how many pings of each.
+const PINGS: [(&str, &str); 3] = [("64", "10"), ("3000", "5"), ("65535", "3")];
+
+/// A program that is ended with this value.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        _ = (self.0.kill(), self.0.wait());
+    }
+}
+
+impl Ended {
+    /// Waits until it ends by itself, which it has to do well.
+    fn wait(mut self, what: &str) -> Result<()> {
+        let status = self.0.wait()?;
+        ensure!(status.success(), "{what}: {status}");
+        Ok(())
+    }
+}
+
 struct Runs {
     ndkctl: std::path::PathBuf,
 }
@@ -87,9 +118,8 @@ struct Runs {
 impl Runs {
     /// Runs an image; returns whether no rule was broken, and the report.
     fn run(&self, consumer: &str, options: &[&str]) -> Result<(bool, String)> {
-        let mut run = std::process::Command::new(&self.ndkctl);
-        run.args(["run", NIC, consumer, "--script", &format!("{SAMPLE}/run.toml")]).args(options);
-        let output = run.current_dir(absolute(".")).output()?;
+        let script = format!("{SAMPLE}/run.toml");
+        let output = self.command(&[&["run", NIC, consumer, "--script", &script], options].concat()).output()?;
         Ok((output.status.success(), String::from_utf8_lossy(&output.stdout).replace('\r', "")))
     }
 
@@ -98,6 +128,44 @@ impl Runs {
         print!("{said}");
         ensure!(good, "the sample breaks a rule");
         Ok(())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.ndkctl);
+        command.args(arguments).current_dir(absolute("."));
+        command
+    }
+
+    /// Runs a script of the sample with these ports of its two ends.
+    fn script(&self, context: &Context, name: &str, [serves, pings]: &[String; 2]) -> Result<Command> {
+        let text = context.sh.read_file(format!("{SAMPLE}/{name}"))?;
+        let end = |at: &str| format!("\"{at}\"");
+        let text = text.replace("\"127.0.0.1:5001\"", &end(serves)).replace("\"127.0.0.1:5002\"", &end(pings));
+        let path = absolute("target/consumer-c-clang").join(name);
+        context.sh.write_file(&path, text)?;
+        let mut command = self.command(&["run", NIC, &consumer("clang", "consumer"), "--seeds", "1", "--script"]);
+        command.arg(path);
+        Ok(command)
+    }
+
+    /// The sample pings `ndkctl wire serve`, then `ndkctl wire ping` the sample.
+    fn wire(&self, context: &Context) -> Result<()> {
+        let sockets = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
+        let ports = [sockets[0].local_addr()?.to_string(), sockets[1].local_addr()?.to_string()];
+        drop(sockets);
+        let [serves, pings] = &ports;
+        let mut serve = self.command(&["wire", "serve", "--local", "10.0.0.1/24", "--bind", serves, "--peer", pings]);
+        let serve = Ended(serve.args(["--connections", &PINGS.len().to_string()]).stdin(Stdio::null()).spawn()?);
+        ensure!(self.script(context, "ping.toml", &ports)?.status()?.success(), "ping.toml finds something");
+        serve.wait("ndkctl wire serve")?;
+
+        let serve = Ended(self.script(context, "serve.toml", &ports)?.stdin(Stdio::null()).spawn()?);
+        for (size, count) in PINGS {
+            let mut ping = self.command(&["wire", "ping", "10.0.0.1", "--local", "10.0.0.2/24", "--wait", "60"]);
+            ping.args(["--bind", pings, "--peer", serves, "--size", size, "--count", count]);
+            ensure!(ping.status()?.success(), "ndkctl wire ping --size {size} finds something");
+        }
+        serve.wait("serve.toml")
     }
 
     /// Runs the wrong variants. A run waits more than it works, so that several go on at one time.

@@ -8,7 +8,9 @@ use zerocopy::{
     little_endian::{U16, U32, U64},
 };
 
-use crate::provider_device::{Info, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO};
+use crate::provider_device::{
+    Info, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_INFO, QUERY_WIRES, WIRE_PEERS, Wire, Wires,
+};
 
 use super::{Answer, DeviceControl, ProviderDriver, Refusal};
 
@@ -48,6 +50,8 @@ struct Entry {
 
 const HEADER: usize = size_of::<Head>();
 const ENTRY: usize = size_of::<Entry>();
+/// Wires that there is room for at once.
+const WIRES: usize = 8;
 
 /// A connection of the driver's adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +102,36 @@ impl<T: DeviceControl> ProviderDriver<T> {
         })
     }
 
+    /// The wires of all adapters that have one. Of a driver that is too old to know the question, none.
+    ///
+    /// # Errors
+    ///
+    /// The driver is gone; [`Refusal::Nonsense`] if it is of another version.
+    pub fn wires(&self) -> Result<Vec<Wire>, Refusal> {
+        let mut room = vec![0; Wires::BYTES + WIRES * Wire::BYTES];
+        loop {
+            let Answer { length, more } = match self.transport.control(QUERY_WIRES, &[], &mut room) {
+                Err(Refusal::NotSupported) => return Ok(Vec::new()),
+                answer => answer?,
+            };
+            let answer = room.get(..length).and_then(|answer| answer.split_at_checked(Wires::BYTES));
+            let (head, wires) = answer.ok_or(Refusal::Nonsense)?;
+            let head = Wires::from_bytes(head).ok_or(Refusal::Nonsense)?;
+            let (count, bytes) = (head.count as usize, head.bytes as usize);
+            if more {
+                room.resize((Wires::BYTES + (count + 1) * bytes).max(2 * room.len()), 0);
+                continue;
+            }
+            if bytes < Wire::BYTES || Some(wires.len()) != count.checked_mul(bytes) {
+                return Err(Refusal::Nonsense);
+            }
+            // What a later driver has at the end is not looked at.
+            let wires = wires.chunks_exact(bytes).map(|wire| Wire::from_bytes(&wire[..Wire::BYTES]));
+            let wires = wires.map(|wire| wire.filter(|wire| wire.peer_count as usize <= WIRE_PEERS));
+            return wires.map(|wire| wire.ok_or(Refusal::Nonsense)).collect();
+        }
+    }
+
     /// The connections of all adapters.
     ///
     /// # Errors
@@ -129,6 +163,20 @@ fn connection(entry: &Entry) -> Option<Connection> {
     })
 }
 
+impl Wire {
+    /// `WireLocal` with `WirePort`; `None` if that is no address.
+    #[must_use]
+    pub fn local(&self) -> Option<SocketAddr> {
+        address(Address::ref_from_bytes(&self.local).ok()?)
+    }
+
+    /// The peers of `WirePeer`; one that is no address is left out.
+    pub fn peers(&self) -> impl Iterator<Item = SocketAddr> {
+        let peers = self.peers.iter().take(self.peer_count as usize);
+        peers.filter_map(|peer| address(Address::ref_from_bytes(peer).ok()?))
+    }
+}
+
 /// Parses an address in Windows' format.
 fn address(sent: &Address) -> Option<SocketAddr> {
     let mut place = SOCKADDR_INET::UNSPECIFIED;
@@ -144,7 +192,9 @@ fn address(sent: &Address) -> Option<SocketAddr> {
 mod tests {
     use std::cell::Cell;
 
-    use super::{Answer, Connection, DeviceControl, ENTRY, HEADER, ProviderDriver, Refusal};
+    use super::{
+        Answer, Connection, DeviceControl, ENTRY, HEADER, ProviderDriver, QUERY_WIRES, Refusal, WIRE_PEERS, Wire, Wires,
+    };
 
     /// A driver with this many connections.
     struct Stand {
@@ -190,6 +240,53 @@ mod tests {
         assert_eq!((first, counters.ActiveConnection, counters.CQError), ((0, 1, 2, 3), 4, 25));
         assert_eq!((counters.RDMAInOctets, counters.RDMAOutFrames), (26, 29));
         assert_eq!(driver(0, 239).counters(), Err(Refusal::Nonsense));
+    }
+
+    /// A driver with so many wires, each of which has more bytes than a [`Wire`].
+    struct Wired {
+        count: u32,
+        more: usize,
+        peers: u32,
+    }
+
+    impl DeviceControl for Wired {
+        fn control(&self, code: u32, _: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
+            if code != QUERY_WIRES || self.count == u32::MAX {
+                return Err(Refusal::NotSupported);
+            }
+            let size = Wire::BYTES + self.more;
+            let bytes = u32::try_from(size).expect("a small structure");
+            let mut answer = Wires { count: self.count, bytes }.to_bytes().to_vec();
+            for adapter in 0..self.count {
+                let mut wire = Wire { adapter, vni: 42, peer_count: self.peers, timeouts: 7, ..Wire::default() };
+                wire.peers[0][..8].copy_from_slice(&[2, 0, 0x12, 0xB5, 192, 0, 2, 1]);
+                answer.extend(wire.to_bytes());
+                answer.extend(vec![0xFF; self.more]);
+            }
+            let length = answer.len().min(output.len());
+            output[..length].copy_from_slice(&answer[..length]);
+            Ok(Answer { length, more: length < answer.len() })
+        }
+    }
+
+    #[test]
+    fn wires_are_read_of_this_driver_and_of_a_later_one() {
+        for (count, more) in [(0, 0), (1, 0), (30, 0), (30, 24)] {
+            let wires = ProviderDriver::new(Wired { count, more, peers: 1 }).wires().expect("wires");
+            assert_eq!(wires.len(), count as usize);
+            let expected = "192.0.2.1:4789".parse().expect("an address");
+            for (number, wire) in (0..).zip(&wires) {
+                assert_eq!((wire.adapter, wire.vni, wire.timeouts, wire.local()), (number, 42, 7, None));
+                assert_eq!(wire.peers().collect::<Vec<_>>(), [expected]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_driver_without_wires_has_none_and_one_that_speaks_of_too_many_peers_is_not_believed() {
+        let of = |count, peers| ProviderDriver::new(Wired { count, more: 0, peers }).wires();
+        assert_eq!(of(u32::MAX, 1), Ok(Vec::new()));
+        assert_eq!(of(1, u32::try_from(WIRE_PEERS).expect("few") + 1), Err(Refusal::Nonsense));
     }
 
     #[test]

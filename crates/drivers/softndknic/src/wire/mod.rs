@@ -12,6 +12,7 @@
 //! | [`socket`] | Winsock Kernel |
 //! | [`sender`] | datagrams on their way out |
 //! | [`arrival`] | datagrams that have come |
+//! | [`shown`] | what programs and traces are told |
 //!
 //! The socket is opened by a work item: at the start of the system Winsock Kernel comes later than this driver. It is closed while the
 //! adapter sleeps, and opened again, a second later at the earliest, when it has failed. As long as there is one the link is up.
@@ -19,20 +20,21 @@
 pub mod arrival;
 pub mod sender;
 pub mod settings;
+pub mod shown;
 pub mod socket;
 
 use alloc::boxed::Box;
 use core::{
     net::SocketAddr,
     ptr,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use arrayvec::ArrayVec;
 use cable::{Counters, Kind, MacAddress, frame::TAG_BYTES, peers::MAX_PEERS};
 use driver_common::{
     os::{Kernel, KernelDpc, KernelLock, KernelTimer},
-    trace,
+    trace::{self, Troubles},
 };
 use engine::{
     os::{Dpc, Os, Routine, SpinLock, Timer},
@@ -47,6 +49,7 @@ use roce::vxlan::Bridge;
 pub use self::settings::{Ends, Wanted};
 use self::{
     sender::{Sender, Source},
+    shown::Watch,
     socket::{Asking, Current, Socket},
 };
 use crate::{
@@ -85,6 +88,12 @@ pub struct Tunnel {
     opening: WaitLock<Opening>,
     /// Frames that were dropped on their way out.
     lost: AtomicU64,
+    /// Looks for troubles of connections.
+    watch: KernelTimer<Watch>,
+    /// The timer is set.
+    is_watched: AtomicBool,
+    /// The troubles that were told of.
+    told: KernelLock<Troubles>,
 }
 
 /// What it takes to open sockets.
@@ -128,6 +137,9 @@ impl Tunnel {
             retry: Kernel.timer()?,
             opening: WaitLock::try_new(opening)?,
             lost: AtomicU64::new(0),
+            watch: Kernel.timer()?,
+            is_watched: AtomicBool::new(false),
+            told: Kernel.lock(Troubles::default())?,
             ends,
         })
         .map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)
@@ -161,6 +173,8 @@ impl Tunnel {
         });
         // Dropped after the lock is released.
         drop(self.adapter.with(Option::take));
+        // Nobody sets it without an adapter.
+        let _ = self.watch.cancel();
     }
 
     /// The adapter sleeps, or is awake: its socket goes, or comes back. `IRQL <= DISPATCH_LEVEL`.
@@ -290,6 +304,7 @@ impl Tunnel {
         if !this.sender.begin() {
             return;
         }
+        this.watch();
         let used = this.current.enter();
         for _ in 0..REQUESTS_PER_RUN {
             let Some(flushed) = this.sender.flush(this, used.as_ref()) else { break };

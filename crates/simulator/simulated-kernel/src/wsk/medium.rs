@@ -69,6 +69,8 @@ pub struct Carrier {
     medium: Medium,
     lanes: LiteMap<(SocketAddr, SocketAddr), Lane>,
     last_port: Option<u16>,
+    /// What was sent last, by where it came from.
+    last_sent: BTreeMap<SocketAddr, Vec<u8>>,
 }
 
 impl Part for Mutex<Carrier> {}
@@ -148,6 +150,24 @@ impl Network {
         state.locked::<Carrier>().set(medium);
     }
 
+    /// A datagram comes from `source`, which need not be of this machine: to the socket that has `destination`, or to nobody. Nothing
+    /// happens to it on its way. For [`Medium::Memory`].
+    pub fn inject(&self, source: SocketAddr, destination: SocketAddr, bytes: &[u8]) {
+        let _inside = context::Inside::new("the network stack");
+        let datagram = Datagram { source, bytes: bytes.to_vec() };
+        self.state().after(0, move |state| {
+            if let Some(to) = state.socket_at(destination) {
+                state.arrive_at(to, datagram);
+            }
+        });
+    }
+
+    /// The datagram that the socket at that address has sent last in memory, before anything happened to it on its way.
+    #[must_use]
+    pub fn last_datagram(&self, source: SocketAddr) -> Option<Vec<u8>> {
+        self.state().locked::<Carrier>().last_sent.get(&source).cloned()
+    }
+
     /// Every socket of Winsock Kernel is no longer functional, as when its transport goes: its client has to close it.
     pub fn break_sockets(&self) {
         let _inside = context::Inside::new("the network stack");
@@ -211,12 +231,15 @@ impl State {
         let now = self.machine.now();
         let mut arrivals = Vec::new();
         drop(sockets);
-        if let Some(lane) = self.locked::<Carrier>().lane(source, destination) {
+        let mut carrier = self.locked::<Carrier>();
+        carrier.last_sent.insert(source, bytes.to_vec());
+        if let Some(lane) = carrier.lane(source, destination) {
             lane.send(now, bytes);
             while let Some(time) = lane.next() {
                 arrivals.extend(lane.receive(time).map(|bytes| (time.saturating_sub(now), bytes)));
             }
         }
+        drop(carrier);
         for (delay, bytes) in arrivals {
             self.after(1 + delay, move |state| {
                 if let Some(to) = state.socket_at(destination) {

@@ -47,11 +47,16 @@ impl Job {
 
     /// How many cases the guest judges.
     pub fn verdicts(&self) -> usize {
-        2 * self.cases.len() + 1 + 2 * self.sizes.len() + 1
+        self.pings_judged() + 2 * self.sizes.len() + 1
     }
 
-    /// The guest's part of all of them, as its shell reads it.
-    pub fn script(&self) -> String {
+    /// How many of them are rping's.
+    pub const fn pings_judged(&self) -> usize {
+        2 * self.cases.len() + 1
+    }
+
+    /// The guest's part of rping's, as its shell reads it.
+    pub fn pings(&self) -> String {
         let mut script = String::new();
         for Case { family, size, count } in &self.cases {
             let at = if *family == 4 { "10.0.0.1" } else { "fd00::1" };
@@ -67,6 +72,12 @@ impl Job {
                 script += &once("rping -c -a 10.0.0.2 -p 9999 -C 1", "refused", "$(($? == 0))");
             }
         }
+        script
+    }
+
+    /// The guest's part of all of them.
+    pub fn script(&self) -> String {
+        let mut script = self.pings();
         // Sizes that rping does not have; then connections all at once.
         for size in &self.sizes {
             script += &once(&format!("ucmatose -b 10.0.0.1 -S {size} -C 5"), &format!("ucmatose server {size}"), "$?");

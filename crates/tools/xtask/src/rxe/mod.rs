@@ -1,5 +1,6 @@
 //! Linux' rxe as the judge of the wire: it runs in a guest, `ndkctl wire` is the other end.
 
+mod driver;
 mod guest;
 mod job;
 mod nvme;
@@ -44,6 +45,10 @@ pub struct Rxe {
     /// Less of everything
     #[arg(long)]
     short: bool,
+    /// Only the driver's wire: softndknic.sys and the sample consumer in the simulated kernel, under Wine, ping the guest and are pinged.
+    /// Needs what `cargo xtask drivers --arch x86_64` and `cargo xtask worker` make
+    #[arg(long)]
+    driver: bool,
 }
 
 /// How a guest's frames come here.
@@ -73,6 +78,13 @@ impl Rxe {
             return Ok(());
         }
         let ndkctl = context.ndkctl("release")?;
+        if self.driver {
+            driver::need(context)?;
+            for (name, percent) in [("driver-clean", 0), ("driver-lossy", 1)] {
+                driver::judge(context, &guest, &ndkctl, name, &Job::new(self.short, percent, 0), percent * 10_000)?;
+            }
+            return Ok(());
+        }
         let many = if self.short { 50 } else { 1000 };
         let mut runs = vec![
             Run { name: "clean", network: Network::Dgram, loss: 0, connections: many, largest: 1 << 20 },
@@ -172,17 +184,7 @@ impl Judged<'_> {
         })?;
         guest.stop();
         let said = String::from_utf8_lossy(&fs::read(&log)?).replace('\r', "");
-        let verdicts: Vec<_> = said.lines().filter(|line| line.contains("JUDGE")).collect();
-        let (good, wrong): (Vec<&str>, Vec<&str>) = verdicts.iter().copied().partition(|line| line.contains(": rc 0"));
-        let cases = self.job.verdicts();
-        if good.len() != cases {
-            let mut failure =
-                format!("the guest agrees with {} of {cases} cases; {} has what it says", good.len(), log.display());
-            for line in wrong {
-                _ = write!(failure, "\n    {line}");
-            }
-            self.failures.push(failure);
-        }
+        self.failures.extend(judged_by(&said, &log, self.job.verdicts()));
         Ok(())
     }
 
@@ -218,6 +220,21 @@ impl Judged<'_> {
             && wrong.peek().is_some()
             && wrong.all(|line| line.contains("a source: the peer does not answer any more"))
     }
+}
+
+/// What is wrong, if the guest does not agree with so many cases.
+fn judged_by(said: &str, log: &Path, cases: usize) -> Option<String> {
+    let verdicts = said.lines().map(str::trim_end).filter(|line| line.contains("JUDGE"));
+    let (good, wrong): (Vec<&str>, Vec<&str>) = verdicts.partition(|line| line.ends_with(": rc 0"));
+    if good.len() == cases {
+        return None;
+    }
+    let mut failure =
+        format!("the guest agrees with {} of {cases} cases; {} has what it says", good.len(), log.display());
+    for line in wrong {
+        _ = write!(failure, "\n    {line}");
+    }
+    Some(failure)
 }
 
 /// A guest that runs. It ends with this value.

@@ -75,7 +75,7 @@ pub struct Side {
     pub qp: Qp,
     pub memory: Mr,
     pub queue: Cq,
-    _domain: Pd,
+    pub domain: Pd,
     pub adapter: Adapter,
     /// How often it has heard of the end of its connection.
     pub lost: Arc<AtomicU32>,
@@ -101,7 +101,7 @@ impl Side {
         let memory = domain.register(adapter.memory(MEMORY)?, access)?;
         let qp = domain.create_qp(&queue, &queue, QpSizes::default(), 1)?;
         let lost = Arc::new(AtomicU32::new(0));
-        Ok(Self { connection: None, qp, memory, queue, _domain: domain, adapter, lost })
+        Ok(Self { connection: None, qp, memory, queue, domain, adapter, lost })
     }
 
     /// What is told of the end of the connection.
