@@ -176,10 +176,10 @@ impl Lender {
     }
 
     /// A mapping with room for its pages.
-    fn map(&self) -> Box<[u64; 8]> {
-        let mut mapping = Box::new([0_u64; 8]);
+    fn map(&self) -> [u64; 8] {
+        let mut mapping = [0_u64; 8];
         let (mut size, mut first) = (64, 0);
-        let place = ptr::from_mut(&mut *mapping).cast();
+        let place = ptr::from_mut(&mut mapping).cast();
         let status = ndk!(
             self.adapter,
             NdkBuildLAM(
@@ -197,8 +197,8 @@ impl Lender {
         mapping
     }
 
-    fn unmap(&self, mut mapping: Box<[u64; 8]>) {
-        ndk!(self.adapter, NdkReleaseLAM(self.adapter, ptr::from_mut(&mut *mapping).cast()));
+    fn unmap(&self, mut mapping: [u64; 8]) {
+        ndk!(self.adapter, NdkReleaseLAM(self.adapter, ptr::from_mut(&mut mapping).cast()));
     }
 
     fn free_block(&self) {
@@ -233,9 +233,9 @@ fn lending(is_paged: bool, work: fn(&Lender)) {
         assert_eq!(status, NtStatus::SUCCESS);
         let pool = if is_paged { POOL_FLAG_PAGED } else { POOL_FLAG_NON_PAGED };
         // SAFETY: no conditions at this IRQL.
-        let block = unsafe { ExAllocatePool2(u64::from(pool), BYTES as u64, TAG) };
+        let block = unsafe { ExAllocatePool2(pool, BYTES as u64, TAG) };
         // SAFETY: a block of so many bytes.
-        let mdl = unsafe { IoAllocateMdl(block, BYTES as u32, 0, 0, ptr::null_mut()) };
+        let mdl = unsafe { IoAllocateMdl(block, BYTES.try_into().expect("a small block"), 0, 0, ptr::null_mut()) };
         if is_paged {
             // SAFETY: a new MDL of pageable memory that is there.
             unsafe { MmProbeAndLockPages(mdl, 0, 0) };
@@ -297,6 +297,6 @@ lent_too_long! {
     an_mdl_freed_while_its_region_is_registered by false |lender| { lender.lend(); lender.free_mdl(); };
     pageable_memory_freed_while_its_region_is_registered by true |lender| { lender.lend(); lender.free_block(); };
     pages_unlocked_while_their_region_is_registered by true |lender| { lender.lend(); lender.unlock(); };
-    a_block_freed_while_a_mapping_is_built by false |lender| { drop(lender.map()); lender.free_block(); };
-    pages_unlocked_while_a_mapping_is_built by true |lender| { drop(lender.map()); lender.unlock(); };
+    a_block_freed_while_a_mapping_is_built by false |lender| { let _mapping = lender.map(); lender.free_block(); };
+    pages_unlocked_while_a_mapping_is_built by true |lender| { let _mapping = lender.map(); lender.unlock(); };
 }

@@ -27,9 +27,13 @@ fn main() -> Result<ExitCode> {
             wrong.extend(violations(&validator, value).map(|what| format!("{definition}: {what}\n  {file}")));
         }
     }
-    wrong.iter().for_each(|what| eprintln!("{what}"));
+    for what in &wrong {
+        eprintln!("{what}");
+    }
     let unseen = unseen(&definitions, &kept.keys().map(String::as_str).collect());
-    unseen.iter().for_each(|name| eprintln!("`{name}` is defined, and no test has had it printed"));
+    for name in &unseen {
+        eprintln!("`{name}` is defined, and no test has had it printed");
+    }
     println!("{} values of {} definitions", kept.values().map(Vec::len).sum::<usize>(), kept.len());
     Ok(if wrong.is_empty() && unseen.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

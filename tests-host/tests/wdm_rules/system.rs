@@ -11,10 +11,7 @@ use simulated_kernel::{Rule, caught, irql};
 use wdk_sys::{
     BOOLEAN, ERESOURCE, FAST_MUTEX, IO_CSQ, IO_CSQ_IRP_CONTEXT, KEVENT, NTSTATUS, PCUNICODE_STRING, PDEVICE_OBJECT,
     PIRP, PVOID, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, UNICODE_STRING,
-    ntddk::{
-        ExDeleteResourceLite, ExInitializeResourceLite, ExReleaseFastMutex, IoCsqRemoveNextIrp, KeLowerIrql,
-        KfRaiseIrql,
-    },
+    ntddk::{ExDeleteResourceLite, ExInitializeResourceLite, ExReleaseFastMutex, IoCsqRemoveNextIrp, KfRaiseIrql},
 };
 
 use crate::driver::{CODE, Parts, complete, run};

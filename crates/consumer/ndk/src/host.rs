@@ -350,7 +350,7 @@ impl Wired {
     /// As [`Wired::start`].
     pub fn with(machine: Machine, config: Config, wire: WireConfig, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
         let os = HostOs::new(&machine);
-        Self::on(&os, Arc::try_new(machine)?, config, wire, cable)
+        Self::on(&os, Arc::try_new(machine)?, &config, wire, cable)
     }
 
     /// [`Wired::with`] locks that do nothing but lock: they do not raise the IRQL, and find no mistakes. For measurements, and for programs
@@ -366,7 +366,7 @@ impl Wired {
         cable: Box<dyn Cable>,
     ) -> Result<Self, NtStatus> {
         let os = HostOs::unwatched(&machine);
-        Self::on(&os, Arc::try_new(machine)?, config, wire, cable)
+        Self::on(&os, Arc::try_new(machine)?, &config, wire, cable)
     }
 
     /// One more adapter on the same machine, with locks of the same kind and a wire of its own: they reach each other by that only.
@@ -375,19 +375,19 @@ impl Wired {
     ///
     /// As [`Wired::start`].
     pub fn beside(&self, config: Config, wire: WireConfig, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
-        Self::on(self.device().os(), self.loopback.machine.clone(), config, wire, cable)
+        Self::on(self.device().os(), self.loopback.machine.clone(), &config, wire, cable)
     }
 
     fn on(
         os: &HostOs,
         machine: Arc<Machine>,
-        config: Config,
+        config: &Config,
         wire: WireConfig,
         cable: Box<dyn Cable>,
     ) -> Result<Self, NtStatus> {
         let tap = TapSlot::default();
         let cable: Box<dyn Cable> = try_box(Tapped::new(cable, tap.clone()))?;
-        let device = Device::try_new_with_cable(os, &Fabric::try_new(os)?, config, wire, cable)?;
+        let device = Device::try_new_with_cable(os, &Fabric::try_new(os)?, *config, wire, cable)?;
         let plug = Plug { wire: device.wire().ok_or(NtStatus::INTERNAL_ERROR)?, tap };
         let devices = vec![device];
         let observed = Observed::from_environment(machine.processors())?;

@@ -152,7 +152,10 @@ mod tests {
         let (near, far) = (near, Arc::new(far));
         let pumped = Arc::new(AtomicUsize::new(0));
         let count = pumped.clone();
-        let pump = Pump::start(far.clone(), move |_| drop(count.fetch_add(1, SeqCst))).expect("a thread");
+        let pump = Pump::start(far.clone(), move |_| {
+            count.fetch_add(1, SeqCst);
+        })
+        .expect("a thread");
         let wait_for = |frames| {
             let begun = Instant::now();
             while pumped.load(SeqCst) < frames {

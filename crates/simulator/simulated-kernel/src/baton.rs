@@ -7,9 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use litemap::LiteMap;
-
 use host::machine::{Irql, MachineRef, current_irql, no_locks_held};
+use litemap::LiteMap;
 use rand_xoshiro::{
     SplitMix64,
     rand_core::{Rng, SeedableRng},

@@ -6,7 +6,6 @@ use std::sync::{
 };
 
 use litemap::LiteMap;
-
 use wdk_bindings::{NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PFN_WDF_DRIVER_DEVICE_ADD, PFN_WDF_DRIVER_UNLOAD};
 
 use crate::{

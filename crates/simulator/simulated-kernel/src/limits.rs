@@ -2,9 +2,8 @@
 
 use std::sync::OnceLock;
 
-use litemap::LiteMap;
-
 use host::machine::Irql;
+use litemap::LiteMap;
 
 use crate::{report::bug_check, rule::Rule};
 

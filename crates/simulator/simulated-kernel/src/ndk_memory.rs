@@ -7,7 +7,6 @@
 use std::{ops::Range, ptr, sync::Mutex};
 
 use litemap::LiteMap;
-
 use wdk_bindings::MDL;
 
 use crate::{

@@ -59,7 +59,9 @@ pub fn run(args: DriverSettings) -> Result<End, String> {
     } else {
         let Shown { completion, nic, granularity, wires } = shown;
         say!("completion {completion}\nnic {nic}\ngranularity {granularity} us");
-        wires.iter().for_each(|wire| say!("{}", line(wire)));
+        for wire in &wires {
+            say!("{}", line(wire));
+        }
     }
     Ok(End::Good)
 }

@@ -65,9 +65,9 @@ struct Inward {
 }
 
 /// How long each of the datagrams is that came as one.
-fn segment_of(control: ControlMessageOwned) -> Option<usize> {
+fn segment_of(control: &ControlMessageOwned) -> Option<usize> {
     match control {
-        ControlMessageOwned::UdpGroSegments(length) => usize::try_from(length).ok(),
+        ControlMessageOwned::UdpGroSegments(length) => usize::try_from(*length).ok(),
         _ => None,
     }
 }
@@ -87,7 +87,7 @@ impl Inward {
             let mut slices = [IoSliceMut::new(buffer)];
             let flags = MsgFlags::MSG_DONTWAIT;
             let message = recvmsg::<SockaddrStorage>(udp.socket.as_raw_fd(), &mut slices, Some(control), flags)?;
-            let each = message.cmsgs().ok().and_then(|mut control| control.find_map(segment_of));
+            let each = message.cmsgs().ok().and_then(|mut control| control.find_map(|said| segment_of(&said)));
             (message.bytes, each, message.address.as_ref().and_then(address))
         };
         Ok(from.map_or(0, |from| take_apart(&buffer[..length], each, canonical(from), take)))
@@ -102,7 +102,7 @@ impl Inward {
         let mut count = 0;
         for message in results {
             let from = message.address.as_ref().and_then(address);
-            let each = message.cmsgs().ok().and_then(|mut control| control.find_map(segment_of));
+            let each = message.cmsgs().ok().and_then(|mut control| control.find_map(|said| segment_of(&said)));
             // An empty datagram has no part.
             if let (Some(from), Some(bytes)) = (from, message.iovs().next()) {
                 count += take_apart(bytes, each, canonical(from), take);

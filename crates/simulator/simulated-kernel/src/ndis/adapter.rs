@@ -10,7 +10,6 @@ use std::{
 };
 
 use litemap::LiteMap;
-
 use ndis::{NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_STATUS};
 use ndkpi::{NDIS_HANDLE, NDIS_NDK_PROVIDER_CHARACTERISTICS};
 

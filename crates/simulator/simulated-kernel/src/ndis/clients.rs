@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 
 use litemap::LiteMap;
-
 use ndis::{DRIVER_OBJECT, NDIS_STATUS};
 use ndkpi::{
     NDIS_HANDLE, NDIS_OBJECT_HEADER, NtStatus,
@@ -95,7 +94,7 @@ impl State {
             );
         }
         // SAFETY: the driver's structure begins with a header.
-        let header = unsafe { characteristics.cast::<NDIS_OBJECT_HEADER>().read() };
+        let header = unsafe { characteristics.cast::<NDIS_OBJECT_HEADER>().read_unaligned() };
         let size = usize::from(header.Revision).checked_sub(1).and_then(|revision| layout.sizes.get(revision));
         if header.Type != layout.object_type || size.is_none_or(|&size| header.Size < size) {
             bug_check(
@@ -110,7 +109,7 @@ impl State {
         }
         let is_missing = |&&(offset, _): &&(usize, &str)| {
             // SAFETY: the header says that the structure has this field, a pointer.
-            unsafe { characteristics.add(offset).cast::<usize>().read() == 0 }
+            unsafe { characteristics.add(offset).cast::<usize>().read_unaligned() == 0 }
         };
         if layout.owed.iter().any(|owed| is_missing(&owed)) {
             // NDIS refuses it: so a driver that looks at the status finds out by itself.

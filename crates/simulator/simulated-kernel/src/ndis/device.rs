@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 
 use litemap::LiteMap;
-
 use ndis::{DEVICE_OBJECT, DRIVER_DISPATCH, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_STATUS};
 use ndkpi::{NDIS_HANDLE, NtStatus, status::NDIS_STATUS_SUCCESS};
 use wdk_bindings::{PDRIVER_DISPATCH, UNICODE_STRING};

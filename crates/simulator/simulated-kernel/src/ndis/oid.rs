@@ -11,9 +11,8 @@ use std::{
     },
 };
 
-use litemap::LiteMap;
-
 use host::machine::{self, Irql};
+use litemap::LiteMap;
 use ndis::{
     METHOD, NDIS_OBJECT_TYPE_OID_REQUEST, NDIS_OID_REQUEST, NDIS_OID_REQUEST_REVISION_2, NDIS_REQUEST_TYPE,
     NDIS_SIZEOF_OID_REQUEST_REVISION_2, NDIS_STATUS, QUERY, REQUEST_DATA, SET,

@@ -3,7 +3,6 @@
 use std::{ffi::c_void, sync::Mutex};
 
 use litemap::LiteMap;
-
 use ndis::{NET_BUFFER, NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS};
 use ndkpi::{MDL, NDIS_HANDLE};
 

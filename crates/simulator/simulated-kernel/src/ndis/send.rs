@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use litemap::LiteMap;
-
 use host::machine::{self, Irql};
+use litemap::LiteMap;
 use ndis::{NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NDIS_SEND_FLAGS_DISPATCH_LEVEL, NDIS_STATUS, NET_BUFFER_LIST};
 use ndkpi::{NDIS_HANDLE, status::NDIS_STATUS_SUCCESS};
 

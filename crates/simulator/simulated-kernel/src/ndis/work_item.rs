@@ -6,7 +6,6 @@ use std::{
 };
 
 use litemap::LiteMap;
-
 use ndis::NDIS_IO_WORKITEM_FUNCTION;
 use ndkpi::NDIS_HANDLE;
 

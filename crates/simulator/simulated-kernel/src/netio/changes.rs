@@ -15,9 +15,8 @@ use std::{
     },
 };
 
-use litemap::LiteMap;
-
 use host::machine::{self, Irql};
+use litemap::LiteMap;
 use ndis::{
     AF_UNSPEC, MIB_NOTIFICATION_TYPE, MIB_UNICASTIPADDRESS_ROW, NET_IFINDEX, NET_LUID, NL_DAD_STATE,
     PUNICAST_IPADDRESS_CHANGE_CALLBACK,

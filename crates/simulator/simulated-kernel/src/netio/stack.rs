@@ -6,7 +6,6 @@ use std::{
 };
 
 use litemap::LiteMap;
-
 use ndis::{NET_IFINDEX, NET_LUID, NL_DAD_STATE};
 use ndkpi::NtStatus;
 

@@ -6,7 +6,6 @@ use std::{
 };
 
 use litemap::LiteMap;
-
 use ndis::{AF_UNSPEC, MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE};
 use ndkpi::{AF_INET, AF_INET6, NtStatus};
 use wdk_bindings::PVOID;

@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use litemap::LiteMap;
-
 use object::{Object as _, ObjectSymbol as _, SymbolKind};
 
 unsafe extern "C" {

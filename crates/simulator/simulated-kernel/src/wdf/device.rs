@@ -12,7 +12,6 @@ use std::{
 };
 
 use litemap::LiteMap;
-
 use ndkpi::NtStatus;
 use wdk_bindings::{
     _WDF_DEVICE_FAILED_ACTION::{self, Type as FailedAction},

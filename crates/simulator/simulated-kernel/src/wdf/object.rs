@@ -12,9 +12,8 @@ use std::{
     },
 };
 
-use litemap::LiteMap;
-
 use host::machine::{self, Irql};
+use litemap::LiteMap;
 use wdk_bindings::{
     NTSTATUS, PCHAR, PCWDF_OBJECT_CONTEXT_TYPE_INFO, PFN_WDF_OBJECT_CONTEXT_CLEANUP, PFN_WDF_OBJECT_CONTEXT_DESTROY,
     PVOID, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS,

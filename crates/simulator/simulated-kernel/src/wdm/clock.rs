@@ -5,9 +5,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use litemap::LiteMap;
-
 use host::machine;
+use litemap::LiteMap;
 use wdk_bindings::{BOOLEAN, LARGE_INTEGER, ULONG, ULONG64, ULONGLONG};
 
 use super::dpc;

@@ -6,9 +6,8 @@ use std::{
     time::Duration,
 };
 
-use litemap::LiteMap;
-
 use host::machine::{Arguments, Dpc, Importance};
+use litemap::LiteMap;
 use wdk_bindings::{
     _KDPC_IMPORTANCE, BOOLEAN, CCHAR, KDPC, KDPC_IMPORTANCE, NTSTATUS, PKDEFERRED_ROUTINE, PROCESSOR_NUMBER, PVOID,
     STATUS_INVALID_PARAMETER, STATUS_SUCCESS,

@@ -2,9 +2,8 @@
 
 use std::{ptr, sync::Mutex};
 
-use litemap::LiteMap;
-
 use host::machine::{self, Irql};
+use litemap::LiteMap;
 use wdk_bindings::{
     _TIMER_TYPE, BOOLEAN, KDPC, KTIMER, LARGE_INTEGER, LONGLONG, PEX_TIMER, PEXT_CALLBACK, PVOID, ULONG,
 };

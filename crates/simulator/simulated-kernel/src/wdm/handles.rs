@@ -6,7 +6,6 @@ use std::sync::{
 };
 
 use litemap::LiteMap;
-
 use wdk_bindings::{OBJ_KERNEL_HANDLE, ULONG};
 
 use crate::{

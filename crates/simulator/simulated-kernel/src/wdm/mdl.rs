@@ -2,9 +2,8 @@
 
 use std::{ptr, sync::Mutex};
 
-use litemap::LiteMap;
-
 use host::machine::{self, Irql};
+use litemap::LiteMap;
 use wdk_bindings::{
     BOOLEAN, CSHORT, KPROCESSOR_MODE, LOCK_OPERATION, MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_PAGES_LOCKED,
     MDL_SOURCE_IS_NONPAGED_POOL, MEMORY_CACHING_TYPE, PHYSICAL_ADDRESS, PIRP, PVOID, SIZE_T, ULONG,

@@ -5,9 +5,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use litemap::LiteMap;
-
 use host::machine::{self, Irql};
+use litemap::LiteMap;
 use wdk_bindings::{BOOLEAN, NTSTATUS, PERESOURCE, PVOID, STATUS_SUCCESS};
 
 use crate::{

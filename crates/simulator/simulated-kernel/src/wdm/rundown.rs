@@ -10,7 +10,6 @@ use std::sync::{
 };
 
 use litemap::LiteMap;
-
 use wdk_bindings::{BOOLEAN, EX_RUNDOWN_REF, POOL_TYPE, SIZE_T, ULONG};
 
 use crate::{

@@ -6,9 +6,8 @@ use std::{
     sync::Mutex,
 };
 
-use litemap::LiteMap;
-
 use host::machine::{self, Irql};
+use litemap::LiteMap;
 use wdk_bindings::{
     BOOLEAN, GUID, NTSTATUS, PETWENABLECALLBACK, PVOID, REGHANDLE, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER,
     STATUS_SUCCESS, UCHAR, ULONG,

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use litemap::LiteMap;
-
 use host::machine::Irql;
+use litemap::LiteMap;
 use ndis::{
     IRP, WSK_CLIENT_NPI, WSK_EVENT_RECEIVE_FROM, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_DISPATCH,
     WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_SET_STATIC_EVENT_CALLBACKS, WSK_VERSION_1_0,

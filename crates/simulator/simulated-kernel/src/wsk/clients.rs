@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use litemap::LiteMap;
-
 use host::machine;
+use litemap::LiteMap;
 use ndis::WSK_REGISTRATION;
 use ndkpi::WSK_CLIENT;
 

@@ -12,7 +12,6 @@ use std::{
 };
 
 use litemap::LiteMap;
-
 use ndkpi::NtStatus;
 use network::{Impairment, Lane};
 
@@ -70,7 +69,7 @@ pub struct Carrier {
     lanes: LiteMap<(SocketAddr, SocketAddr), Lane>,
     last_port: Option<u16>,
     /// What was sent last, by where it came from.
-    last_sent: BTreeMap<SocketAddr, Vec<u8>>,
+    last_sent: LiteMap<SocketAddr, Vec<u8>>,
 }
 
 impl Part for Mutex<Carrier> {}

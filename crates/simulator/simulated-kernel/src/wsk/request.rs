@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use litemap::LiteMap;
-
 use host::machine::Irql;
+use litemap::LiteMap;
 use ndis::IRP;
 use ndkpi::NtStatus;
 use wdk_bindings::{NTSTATUS, PDRIVER_CANCEL};

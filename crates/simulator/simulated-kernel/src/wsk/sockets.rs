@@ -7,7 +7,6 @@ use std::{
 };
 
 use litemap::LiteMap;
-
 use ndis::{IRP, PFN_WSK_RECEIVE_FROM_EVENT, WSK_SOCKET};
 use ndkpi::{AF_INET, NtStatus, SOCKADDR, SOCKADDR_INET};
 

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use litemap::LiteMap;
-
 use wdk_bindings::PDEVICE_OBJECT;
 
 use super::device::Device;

@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 
 use litemap::LiteMap;
-
 use wdk_bindings::{
     ACCESS_MASK, FILE_OBJECT, NTSTATUS, PDEVICE_OBJECT, PFILE_OBJECT, PUNICODE_STRING, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_SUCCESS,

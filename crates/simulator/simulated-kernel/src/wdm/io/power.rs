@@ -5,9 +5,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use litemap::LiteMap;
-
 use host::machine::{self, Irql};
+use litemap::LiteMap;
 use wdk_bindings::{
     _DEVICE_POWER_STATE, _POWER_STATE_TYPE, _SYSTEM_POWER_STATE, IRP_MJ_POWER, IRP_MN_QUERY_POWER, IRP_MN_SET_POWER,
     NTSTATUS, PDEVICE_OBJECT, PIO_STATUS_BLOCK, PIRP, POWER_STATE, POWER_STATE_TYPE, PVOID,

@@ -8,7 +8,6 @@ use std::sync::{
 };
 
 use litemap::LiteMap;
-
 use wdk_bindings::{
     CCHAR, IO_STACK_LOCATION, IO_TYPE_IRP, IRP, NTSTATUS, PIRP, SL_PENDING_RETURNED, STATUS_PENDING, UCHAR, ULONG,
     USHORT,

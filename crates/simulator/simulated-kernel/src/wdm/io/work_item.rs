@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use litemap::LiteMap;
-
 use wdk_bindings::{
     PDEVICE_OBJECT, PIO_WORKITEM, PIO_WORKITEM_ROUTINE, PIO_WORKITEM_ROUTINE_EX, PVOID, WORK_QUEUE_TYPE,
 };
