@@ -57,7 +57,9 @@ mod tests {
     use crate::script::{RegistryValue, Script};
 
     fn script() -> Script {
-        let mut script = Script::default_for(&["consumer.sys".into(), "consumer.sys".into(), "nic.sys".into()]);
+        let mut script = Script::default_for(
+            &["consumer.sys", "consumer.sys", "nic.sys", "softndk.sys"].map(std::path::PathBuf::from),
+        );
         for image in &mut script.images {
             image.registry.push(("mode".to_owned(), RegistryValue::Number(1)));
         }
