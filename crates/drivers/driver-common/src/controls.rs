@@ -84,7 +84,7 @@ impl Controls {
     pub fn serve<'a>(
         &self,
         adapters: impl Iterator<Item = &'a Consumers> + Clone,
-        wires: impl Iterator<Item = Wire>,
+        wires: impl Iterator<Item = impl FnOnce() -> Wire>,
         mut request: impl Buffered,
         code: u32,
     ) {

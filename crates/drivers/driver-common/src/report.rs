@@ -64,12 +64,12 @@ pub fn counters<'a>(adapters: impl Iterator<Item = &'a Device>) -> [u8; 240] {
     zerocopy::transmute!(sum.map(U64::new))
 }
 
-/// The answer to `QUERY_WIRES`.
+/// The answer to `QUERY_WIRES`. Each wire is made when its turn comes: several would be much for a kernel's stack.
 ///
 /// # Errors
 ///
 /// `STATUS_INSUFFICIENT_RESOURCES`.
-pub fn wires(wires: impl Iterator<Item = Wire>) -> Result<Vec<u8>, NtStatus> {
+pub fn wires(wires: impl Iterator<Item = impl FnOnce() -> Wire>) -> Result<Vec<u8>, NtStatus> {
     let mut bytes = Vec::new();
     let mut put = |part: &[u8]| {
         bytes.try_reserve(part.len()).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
@@ -79,7 +79,7 @@ pub fn wires(wires: impl Iterator<Item = Wire>) -> Result<Vec<u8>, NtStatus> {
     put(&[0; Wires::BYTES])?;
     let mut count = 0;
     for wire in wires {
-        put(wire.as_bytes())?;
+        put(wire().as_bytes())?;
         count += 1;
     }
     let head = Wires { count, bytes: u32::try_from(Wire::BYTES).unwrap_or(u32::MAX) };

@@ -2,7 +2,7 @@
 //!
 //! It exists from the first adapter to the last: a control device keeps its driver loaded, so it has to go before.
 
-use control::provider_device::{DEVICE_NAME, LINK_NAME, SDDL};
+use control::provider_device::{DEVICE_NAME, LINK_NAME, SDDL, Wire};
 use fallible::Arc;
 use kernel::{
     context,
@@ -70,8 +70,9 @@ unsafe extern "C" fn device_control(
     // control device, which was created with a context of this kind.
     if let Some((driver, request)) = unsafe { Request::take(&CONTEXT, queue, request) } {
         let adapters = driver.adapters();
+        let consumers = adapters.iter().flatten().map(|adapter| adapter.consumers());
         // Its adapters have no wires.
-        let (consumers, none) = (adapters.iter().flatten().map(|adapter| adapter.consumers()), core::iter::empty());
+        let none = core::iter::empty::<fn() -> Wire>();
         driver.controls().serve(consumers, none, request, code);
     }
 }

@@ -136,7 +136,8 @@ fn answer(driver: Option<&Driver>, asked: Asked<'_>) {
         }
         (Asked::Control(code, request), Some(driver)) => {
             let adapters = driver.adapters();
-            let wires = adapters.iter().flatten().filter_map(|adapter| Some(adapter.tunnel()?.shown(adapter)));
+            let wired = adapters.iter().flatten().filter_map(|adapter| Some((adapter.tunnel()?, adapter)));
+            let wires = wired.map(|(tunnel, adapter)| move || tunnel.shown(adapter));
             let consumers = adapters.iter().flatten().map(|adapter| adapter.consumers());
             driver.controls().serve(consumers, wires, request, code);
         }
