@@ -34,26 +34,30 @@ const ALIGNED: usize = 64;
 /// Frames that go out, one behind the other: those of a usual size stay in the processor's first cache.
 pub(super) struct Frames {
     bytes: Box<[u8]>,
-    /// Where each begins, and its length.
-    places: ArrayVec<(usize, usize), FRAMES>,
+    lengths: ArrayVec<usize, FRAMES>,
 }
 
 impl Frames {
     pub fn try_new() -> Result<Self, AllocError> {
-        Ok(Self { bytes: try_slice(FRAMES * FRAME.next_multiple_of(ALIGNED), |_| 0)?, places: ArrayVec::new() })
+        Ok(Self { bytes: try_slice(FRAMES * FRAME.next_multiple_of(ALIGNED), |_| 0)?, lengths: ArrayVec::new() })
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.places.iter().map(|(start, length)| &self.bytes[*start..][..*length])
+        let mut rest = &*self.bytes;
+        self.lengths.iter().map(move |&length| {
+            let (frame, behind) = rest.split_at(length.next_multiple_of(ALIGNED));
+            rest = behind;
+            &frame[..length]
+        })
     }
 
     /// Adds frames as long as there is room, and `next` writes one to the front of the bytes that it gets. Returns its length.
     fn fill(&mut self, mut next: impl FnMut(&mut [u8]) -> Option<usize>) {
         let mut start = 0;
-        while !self.places.is_full() {
+        while !self.lengths.is_full() {
             // There is room for as many of the longest.
             let Some(length) = next(&mut self.bytes[start..]) else { return };
-            self.places.push((start, length));
+            self.lengths.push(length);
             start += length.next_multiple_of(ALIGNED);
         }
     }
@@ -171,11 +175,11 @@ impl<O: Os> Wire<O> {
         let mut is_unfinished = true;
         for _ in 0..ROUNDS {
             is_unfinished = Self::round(this, &mut frames);
-            let has_sent = !frames.places.is_empty();
+            let has_sent = !frames.lengths.is_empty();
             if has_sent {
                 this.cable.send_all(&mut frames.iter());
             }
-            frames.places.clear();
+            frames.lengths.clear();
             if !is_unfinished && !has_sent {
                 break;
             }
