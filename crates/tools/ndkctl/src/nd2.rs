@@ -221,3 +221,29 @@ fn uninstall() -> Result<Vec<String>, String> {
 fn uninstall() -> Result<Vec<String>, String> {
     Err(NOT_WINDOWS.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use softnd::catalogue::{Family, Listed, Version};
+
+    use super::Found;
+    use crate::schema;
+
+    #[test]
+    fn what_programs_get_is_as_documented() {
+        let versions =
+            Version::ALL.iter().flat_map(|version| Family::ALL.iter().map(move |family| (*version, *family)));
+        let listed = versions.zip([32, 64, 32, 64]).map(|((version, family), bits)| Listed {
+            bits,
+            version,
+            family,
+            name: "SoftNDK".to_owned(),
+            provider: version.provider(),
+            path: r"C:\Windows\System32\softnd.dll".to_owned(),
+            own: true,
+        });
+        let found: Vec<_> = listed.map(Found::from).collect();
+        assert_eq!(found.len(), 4);
+        schema::check("nd2 list", &serde_json::to_value(found).expect("JSON"));
+    }
+}
