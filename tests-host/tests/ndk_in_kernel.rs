@@ -254,8 +254,8 @@ fn lending(is_paged: bool, work: fn(&Lender)) {
     driver.unload();
 }
 
-//= NDKPI 7.4
-//= NDKPI 7.5
+//= NDKPI 7.4.1
+//= NDKPI 7.5.3
 #[test]
 fn memory_is_the_consumers_again_when_nothing_uses_it() {
     lending(false, |lender| {
