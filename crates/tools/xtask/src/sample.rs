@@ -19,9 +19,9 @@ const SAMPLE: &str = "samples/consumer-c";
 const SAID: [(&str, &[&str]); 4] = [
     (
         "memory-freed-early",
-        &["an MDL of a region (registered at ", "before the region is deregistered or closed", ":RegisterBuffer"],
+        &["an MDL of a region (registered at ", "before the region is deregistered or closed", " RegisterBuffer ("],
     ),
-    ("mdl-freed-in-flight", &["an MDL of a region (registered at ", ":Round"]),
+    ("mdl-freed-in-flight", &["an MDL of a region (registered at ", " Round ("]),
     ("stale-token", &["A token that stands for nothing (NDKPI 7.4)", "Qp ", "in NdkWrite"]),
     ("wrong-close-order", &["the adviser has said SN0039", "Cq ", "in NdkCloseObject"]),
 ];
