@@ -18,7 +18,7 @@ struct Step {
     count: &'static [&'static str],
 }
 
-const STEPS: [Step; 19] = [
+const STEPS: [Step; 18] = [
     Step {
         what: "formatting",
         run: &[
@@ -86,12 +86,7 @@ const STEPS: [Step; 19] = [
         count: &[],
     },
     Step { what: "the images of the drivers, run under Wine", run: &[], count: &["cargo xtask images --no-drivers"] },
-    Step {
-        what: "the images of the sample consumer and its mistakes; the address sanitizer",
-        run: &["cargo xtask sample 10", "cargo xtask sanitize 3"],
-        count: &[],
-    },
-    Step { what: "projects that ndkctl makes, outside of the repository", run: &["cargo xtask projects"], count: &[] },
+    Step { what: "the images of the sample consumer and its mistakes", run: &["cargo xtask sample 10"], count: &[] },
     Step { what: "counted instructions against those kept", run: &["cargo xtask bench --smoke"], count: &[] },
 ];
 
