@@ -52,6 +52,8 @@ const HEADER: usize = size_of::<Head>();
 const ENTRY: usize = size_of::<Entry>();
 /// Wires that there is room for at once.
 const WIRES: usize = 8;
+/// Bytes of the longest answer that is believed: a driver that says more must not take all of a program's memory.
+const LONGEST: usize = 64 << 20;
 
 /// A connection of the driver's adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,28 +110,24 @@ impl<T: DeviceControl> ProviderDriver<T> {
     ///
     /// The driver is gone; [`Refusal::Nonsense`] if it is of another version.
     pub fn wires(&self) -> Result<Vec<Wire>, Refusal> {
-        let mut room = vec![0; Wires::BYTES + WIRES * Wire::BYTES];
-        loop {
-            let Answer { length, more } = match self.transport.control(QUERY_WIRES, &[], &mut room) {
-                Err(Refusal::NotSupported) => return Ok(Vec::new()),
-                answer => answer?,
-            };
-            let answer = room.get(..length).and_then(|answer| answer.split_at_checked(Wires::BYTES));
-            let (head, wires) = answer.ok_or(Refusal::Nonsense)?;
-            let head = Wires::from_bytes(head).ok_or(Refusal::Nonsense)?;
-            let (count, bytes) = (head.count as usize, head.bytes as usize);
-            if more {
-                room.resize((Wires::BYTES + (count + 1) * bytes).max(2 * room.len()), 0);
-                continue;
-            }
-            if bytes < Wire::BYTES || Some(wires.len()) != count.checked_mul(bytes) {
-                return Err(Refusal::Nonsense);
-            }
-            // What a later driver has at the end is not looked at.
-            let wires = wires.chunks_exact(bytes).map(|wire| Wire::from_bytes(&wire[..Wire::BYTES]));
-            let wires = wires.map(|wire| wire.filter(|wire| wire.peer_count as usize <= WIRE_PEERS));
-            return wires.map(|wire| wire.ok_or(Refusal::Nonsense)).collect();
+        let enough = |answer: &[u8]| {
+            let head = Wires::from_bytes(answer.get(..Wires::BYTES)?)?;
+            (head.count as usize).checked_mul(head.bytes as usize)?.checked_add(Wires::BYTES)
+        };
+        let answer = match self.whole(QUERY_WIRES, Wires::BYTES + WIRES * Wire::BYTES, enough) {
+            Err(Refusal::NotSupported) => return Ok(Vec::new()),
+            answer => answer?,
+        };
+        let (head, wires) = answer.split_at_checked(Wires::BYTES).ok_or(Refusal::Nonsense)?;
+        let head = Wires::from_bytes(head).ok_or(Refusal::Nonsense)?;
+        let (count, bytes) = (head.count as usize, head.bytes as usize);
+        if bytes < Wire::BYTES || Some(wires.len()) != count.checked_mul(bytes) {
+            return Err(Refusal::Nonsense);
         }
+        // What a later driver has at the end is not looked at.
+        let wires = wires.chunks_exact(bytes).map(|wire| Wire::from_bytes(&wire[..Wire::BYTES]));
+        let wires = wires.map(|wire| wire.filter(|wire| wire.peer_count as usize <= WIRE_PEERS));
+        wires.map(|wire| wire.ok_or(Refusal::Nonsense)).collect()
     }
 
     /// The connections of all adapters.
@@ -138,18 +136,33 @@ impl<T: DeviceControl> ProviderDriver<T> {
     ///
     /// The driver is gone; [`Refusal::Nonsense`] if it is of another version.
     pub fn connections(&self) -> Result<Vec<Connection>, Refusal> {
-        let mut room = vec![0; HEADER + 64 * ENTRY];
+        let enough = |answer: &[u8]| {
+            let (head, _) = Head::ref_from_prefix(answer).ok()?;
+            (head.count.get() as usize).checked_mul(ENTRY)?.checked_add(HEADER)
+        };
+        let answer = self.whole(QUERY_CONNECTIONS, HEADER + 64 * ENTRY, enough)?;
+        let (_, entries) = Head::ref_from_prefix(&answer).map_err(|_| Refusal::Nonsense)?;
+        let entries = <[Entry]>::ref_from_bytes(entries).map_err(|_| Refusal::Nonsense)?;
+        entries.iter().map(|entry| connection(entry).ok_or(Refusal::Nonsense)).collect()
+    }
+
+    /// The answer to `code`, in room for `first` bytes that grows until all of it fits. `enough` says how many do, from the part of one
+    /// that does not fit.
+    fn whole(&self, code: u32, first: usize, enough: impl Fn(&[u8]) -> Option<usize>) -> Result<Vec<u8>, Refusal> {
+        let mut room = vec![0; first];
         loop {
-            let Answer { length, more } = self.transport.control(QUERY_CONNECTIONS, &[], &mut room)?;
-            let answer = room.get(..length).and_then(|answer| Head::ref_from_prefix(answer).ok());
-            let (head, entries) = answer.ok_or(Refusal::Nonsense)?;
+            let Answer { length, more } = self.transport.control(code, &[], &mut room)?;
+            let answer = room.get(..length).ok_or(Refusal::Nonsense)?;
             if !more {
-                let entries = <[Entry]>::ref_from_bytes(entries).map_err(|_| Refusal::Nonsense)?;
-                return entries.iter().map(|entry| connection(entry).ok_or(Refusal::Nonsense)).collect();
+                room.truncate(length);
+                return Ok(room);
             }
-            let count = head.count.get() as usize;
-            // Leave room for connections that appear meanwhile.
-            room.resize(HEADER + (count + count / 8 + 8).max(room.len() / ENTRY) * ENTRY, 0);
+            // What appears meanwhile has room too.
+            let wanted = enough(answer).ok_or(Refusal::Nonsense)?.max(2 * room.len());
+            if wanted > LONGEST {
+                return Err(Refusal::Nonsense);
+            }
+            room.resize(wanted + wanted / 8, 0);
         }
     }
 }
@@ -287,6 +300,28 @@ mod tests {
         let of = |count, peers| ProviderDriver::new(Wired { count, more: 0, peers }).wires();
         assert_eq!(of(u32::MAX, 1), Ok(Vec::new()));
         assert_eq!(of(1, u32::try_from(WIRE_PEERS).expect("few") + 1), Err(Refusal::Nonsense));
+    }
+
+    /// A driver whose answers never fit.
+    struct Endless(u32);
+
+    impl DeviceControl for Endless {
+        fn control(&self, _: u32, _: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
+            output.fill(0);
+            // The count of connections, and both numbers of wires.
+            output[..4].copy_from_slice(&self.0.to_le_bytes());
+            output[4..8].copy_from_slice(&self.0.to_le_bytes());
+            output[8..12].copy_from_slice(&self.0.to_le_bytes());
+            Ok(Answer { length: output.len(), more: true })
+        }
+    }
+
+    #[test]
+    fn an_answer_that_never_fits_is_not_believed() {
+        for count in [0, 1, u32::MAX] {
+            assert_eq!(ProviderDriver::new(Endless(count)).wires(), Err(Refusal::Nonsense));
+            assert_eq!(ProviderDriver::new(Endless(count)).connections(), Err(Refusal::Nonsense));
+        }
     }
 
     #[test]
