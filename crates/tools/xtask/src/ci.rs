@@ -44,7 +44,7 @@ const STEPS: [Step; 18] = [
     },
     Step {
         what: "JSON of every command, as the tests had it printed, against its schema",
-        run: &["cargo run -p schemas -- target/ndkctl-values"],
+        run: &["cargo run --profile test -p schemas -- target/ndkctl-values"],
         count: &["cargo test -p schemas"],
     },
     Step { what: "model checks (loom)", run: &["cargo xtask loom"], count: &[] },
