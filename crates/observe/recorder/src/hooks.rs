@@ -17,8 +17,8 @@ use crate::{
         FLAG_COMPLETION, FLAG_NO_PLACE, FLAG_TIME, HAS_ELEMENT, IRQL_SHIFT, MOST_BYTES, MOST_MORE, MOST_PAGES,
         MOST_RESULTS, OF_RECORD, OUTCOME_SHIFT, PAYLOAD_WORDS, RETURNED, tag,
     },
+    polled::Polled,
     ring::{Anchor, Ring, Room, Writer},
-    taken::Taken,
 };
 
 /// What is kept of an object: its number in the recording, which no other object has.
@@ -153,7 +153,7 @@ impl<O: InterposeOs> Recorder<O> {
     /// A poll has returned. That is when it took place, for it says what it has found. Most have a short record: of successes of one
     /// queue pair.
     #[inline(always)]
-    fn polled<R: Taken>(&self, event: &Event<'_, State>, room: u32, results: &[R]) {
+    fn polled<R: Polled>(&self, event: &Event<'_, State>, room: u32, results: &[R]) {
         let (qp, [context, more], rest) = match results {
             [] => (0, [0; 2], results),
             [first, rest @ ..] => (first.qp(), first.words(), rest),

@@ -12,8 +12,8 @@ extern crate alloc;
 mod encode;
 pub mod format;
 mod hooks;
+mod polled;
 mod ring;
-mod taken;
 mod wire;
 
 pub use hooks::{Begun, Recorder, State};

@@ -5,7 +5,7 @@ use std::{env, fs};
 use interpose::{Function, Phase};
 use ndkpi::{NDK_OBJECT_TYPE, NtStatus};
 use recording::{
-    Arguments, Element, Outcome, QpSizes, Record, Recording, Taken,
+    Arguments, Completion, Element, Outcome, QpSizes, Record, Recording,
     timeline::{Timeline, html},
 };
 
@@ -99,7 +99,7 @@ impl Maker {
         let status = if number % FAILS == FAILS - 1 { NtStatus::CANCELLED } else { NtStatus::SUCCESS };
         let poll = |results| Arguments::GetCqResults { room: 8, extended: true, results };
         let (request_context, qp_context) = (number.into(), pair.into());
-        let taken = Taken { status, bytes: 0, qp_context, request_context, kind: 2, error: 0, output: 0 };
+        let taken = Completion { status, bytes: 0, qp_context, request_context, kind: 2, error: 0, output: 0 };
         self.call(Function::GetCqResultsEx, queue(pair), [poll(Vec::new()), poll(vec![taken])], Outcome::Count(1));
     }
 }

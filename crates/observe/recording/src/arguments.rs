@@ -17,9 +17,9 @@ pub struct Element {
     pub token: u32,
 }
 
-/// A result that a poll has taken.
+/// A completion that a poll has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct Completion {
     /// How the request ended.
     pub status: NtStatus,
     /// Bytes of a receive.
@@ -36,7 +36,7 @@ pub struct Taken {
     pub output: u64,
 }
 
-impl Taken {
+impl Completion {
     /// Returns true for a receive, as far as the type is known.
     #[must_use]
     pub const fn is_receive(&self) -> bool {
@@ -103,7 +103,7 @@ pub enum Arguments {
     ReleaseLam { mapping: u64, pages: Vec<u64> },
     ResizeCq { depth: u32 },
     ArmCq { kind: u32 },
-    GetCqResults { room: u32, extended: bool, results: Vec<Taken> },
+    GetCqResults { room: u32, extended: bool, results: Vec<Completion> },
     Moderation { interval: u32, count: u32 },
     Transfer { context: u64, remote_address: u64, remote_token: u32, flags: u32, given: u32, elements: Vec<Element> },
     Bind { context: u64, address: u64, length: u64, flags: u32 },
@@ -187,13 +187,13 @@ impl Words<'_> {
         Some(Element { address, length, token })
     }
 
-    fn taken(&mut self) -> Option<Taken> {
+    fn taken(&mut self) -> Option<Completion> {
         let (status, bytes) = self.two()?;
         let (qp_context, request_context) = (self.one()?, self.one()?);
         let (kind, error) = self.two()?;
         let output = self.one()?;
         let status = NtStatus(status.cast_signed());
-        Some(Taken { status, bytes, qp_context, request_context, kind, error, output })
+        Some(Completion { status, bytes, qp_context, request_context, kind, error, output })
     }
 
     fn info(&mut self) -> Option<Box<NDK_ADAPTER_INFO>> {
@@ -258,7 +258,7 @@ impl Arguments {
                 let words = [&[second, third], words].concat();
                 // However many it says: no more than there are words for.
                 let results = words.as_chunks().0.get(..count as usize)?;
-                let taken = |&[request_context, more]: &[u64; 2]| Taken {
+                let taken = |&[request_context, more]: &[u64; 2]| Completion {
                     status: NtStatus::SUCCESS,
                     bytes: low(more),
                     qp_context: first,

@@ -11,7 +11,7 @@ mod read;
 pub mod timeline;
 mod traffic;
 
-pub use arguments::{Arguments, Connect, Element, OutBytes, Private, QpSizes, Taken};
+pub use arguments::{Arguments, Completion, Connect, Element, OutBytes, Private, QpSizes};
 pub use connections::peers;
 pub use file::{file, salvage, seal, write};
 pub use frames::{Frame, Number};

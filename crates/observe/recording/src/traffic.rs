@@ -199,8 +199,8 @@ impl Reader<'_> {
             self.managers.peers.get(&(frame.wire, peer, bth.destination)).copied().unzip()
         };
         let qp = number.and_then(|number| self.numbers.get(&(frame.wire, number)).copied());
-        let mut told = told(packet);
-        let mut what = told.what;
+        let mut shown = packet_in_words(packet);
+        let mut what = shown.what;
         let belongs = qp.and_then(|qp| {
             let side = self.sides.entry(qp).or_default();
             side.mtu = mtu.and_then(Mtu::from_code).or(side.mtu);
@@ -210,16 +210,16 @@ impl Reader<'_> {
             side.belongs(packet, frame.came_in).map(str::to_owned)
         });
         if what == What::Again {
-            told.text.push_str(" It was sent before.");
+            shown.text.push_str(" It was sent before.");
         }
         if let Some(posted) = belongs {
             // Writing to a string does not fail.
-            let _ = write!(told.text, " Of {posted}.");
+            let _ = write!(shown.text, " Of {posted}.");
         }
         let whose = qp.map_or_else(|| "a queue pair that is not in the recording".to_owned(), |qp| self.names.name(qp));
         let destination = bth.destination;
-        let text = format!("{way}, of {whose}, from {from} to {to}, queue pair {destination:#x}: {}", told.text);
-        Seen { what, qp, label: told.label, text }
+        let text = format!("{way}, of {whose}, from {from} to {to}, queue pair {destination:#x}: {}", shown.text);
+        Seen { what, qp, label: shown.label, text }
     }
 }
 
@@ -273,13 +273,13 @@ impl Side {
 }
 
 /// What a packet says of itself.
-struct Told {
+struct Description {
     what: What,
     label: String,
     text: String,
 }
 
-fn told(packet: &Packet<'_>) -> Told {
+fn packet_in_words(packet: &Packet<'_>) -> Description {
     let (opcode, psn) = (packet.bth.opcode, packet.bth.psn.get());
     if opcode.kind() == Kind::Acknowledge {
         let syndrome = packet.extended.aeth.map_or(Syndrome::Reserved, |aeth| Syndrome::from_byte(aeth.syndrome));
@@ -292,7 +292,7 @@ fn told(packet: &Packet<'_>) -> Told {
             Syndrome::Nak(Nak::RemoteOperation) => (What::Nak, "NAK 0x63", "the responder could not carry it out"),
             Syndrome::Reserved => (What::Nak, "reserved", "a syndrome that means nothing"),
         };
-        return Told { what, label: format!("{label} {psn}"), text: format!("{label}, PSN {psn}: {meaning}.") };
+        return Description { what, label: format!("{label} {psn}"), text: format!("{label}, PSN {psn}: {meaning}.") };
     }
     let name = name(opcode);
     let mut text = format!("{name}, PSN {psn}, {} bytes", packet.payload.len());
@@ -308,7 +308,7 @@ fn told(packet: &Packet<'_>) -> Told {
         text.push_str(if is_set { words } else { "" });
     }
     text.push('.');
-    Told { what: What::Packet, label: format!("{name} {psn}"), text }
+    Description { what: What::Packet, label: format!("{name} {psn}"), text }
 }
 
 /// The field's name of an opcode.

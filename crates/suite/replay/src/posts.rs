@@ -9,7 +9,7 @@ use interpose::Function;
 use ndkpi::{
     NDK_CQ, NDK_MR, NDK_MW, NDK_OP_FLAG_INLINE as INLINE, NDK_QP, NDK_RESULT, NDK_RESULT_EX, NDK_SGE, NDK_SRQ,
 };
-use recording::{Arguments, Element, Outcome, Record, Taken};
+use recording::{Arguments, Completion, Element, Outcome, Record};
 
 use crate::{
     calls::{Made, context, function, object},
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Completions that were taken here and not yet in the recording, by completion queue.
-pub type Taking = HashMap<u32, VecDeque<Taken>>;
+pub type Taking = HashMap<u32, VecDeque<Completion>>;
 
 /// The list of a request: a pointer and a number.
 fn list(elements: &[NDK_SGE], given: u32) -> (*const NDK_SGE, u32) {
@@ -188,13 +188,13 @@ impl Player<'_> {
         }
     }
 
-    fn take(&mut self, record: &Record, recorded: &Taken) {
+    fn take(&mut self, record: &Record, recorded: &Completion) {
         let Some(cq) = self.objects.get::<NDK_CQ>(record.object) else {
             self.differ(record, "left out: the queue is not there, or is closed");
             return;
         };
         // Completions of one queue pair come in order; those of several in any.
-        let is_it = |taken: &Taken| {
+        let is_it = |taken: &Completion| {
             taken.qp_context == recorded.qp_context && (recorded.kind == 0 || taken.kind & 1 == recorded.kind & 1)
         };
         let mut taken = self.taking.remove(&record.object).unwrap_or_default();
@@ -232,13 +232,13 @@ impl Player<'_> {
 }
 
 /// Takes one completion.
-fn one(cq: *mut NDK_CQ) -> Option<Taken> {
+fn one(cq: *mut NDK_CQ) -> Option<Completion> {
     // SAFETY: the queue is open.
     if let Some(function) = unsafe { NDK_CQ::get_cq_results_ex(cq) } {
         let mut result = NDK_RESULT_EX::ZEROED;
         // SAFETY: an open queue, on which no other call runs, and room for one.
         let count = unsafe { function(cq, &raw mut result, 1) };
-        return (count == 1).then(|| Taken {
+        return (count == 1).then(|| Completion {
             status: result.Status,
             bytes: result.BytesTransferred,
             qp_context: result.QPContext.addr() as u64,
@@ -252,7 +252,7 @@ fn one(cq: *mut NDK_CQ) -> Option<Taken> {
     let mut result = NDK_RESULT::ZEROED;
     // SAFETY: as above.
     let count = unsafe { function(cq, &raw mut result, 1) };
-    (count == 1).then(|| Taken {
+    (count == 1).then(|| Completion {
         status: result.Status,
         bytes: result.BytesTransferred,
         qp_context: result.QPContext.addr() as u64,

@@ -172,7 +172,7 @@ impl Here<'_> {
         }
     }
 
-    fn describe(&self, result: &crate::Taken) -> String {
+    fn describe(&self, result: &crate::Completion) -> String {
         let qp = self
             .names
             .qp(self.record, result.qp_context)

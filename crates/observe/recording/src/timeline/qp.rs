@@ -10,11 +10,11 @@ use crate::{Arguments, Outcome, Record, Recording};
 use super::{LaneKind, Mark, MarkKind, Moments, Timeline, names, names::Names, rules, words};
 
 /// A request whose completion was not seen yet: its mark, and when it was posted.
-type Waiting = HashMap<(u32, u64, bool), VecDeque<usize>>;
+type Outstanding = HashMap<(u32, u64, bool), VecDeque<usize>>;
 
 /// Adds the lanes of queue pairs.
 pub fn add(timeline: &mut Timeline, recording: &Recording, moments: &Moments, names: &Names) {
-    let mut waiting = Waiting::new();
+    let mut outstanding = Outstanding::new();
     let mut calls = HashMap::new();
     for (moment, record) in moments.records(recording) {
         let key = (record.adapter, record.call);
@@ -27,11 +27,11 @@ pub fn add(timeline: &mut Timeline, recording: &Recording, moments: &Moments, na
             }
             (Phase::Return, function) if is_post(function) => {
                 if let Some(mark) = calls.remove(&key) {
-                    answered(timeline, mark, record, moment, &mut waiting);
+                    answered(timeline, mark, record, moment, &mut outstanding);
                 }
             }
             (Phase::Return, Function::GetCqResults | Function::GetCqResultsEx) => {
-                taken(timeline, record, moment, names, &mut waiting);
+                taken(timeline, record, moment, names, &mut outstanding);
             }
             (Phase::Call, Function::Flush) => {
                 let lane = lane(timeline, record.object, names);
@@ -69,7 +69,7 @@ fn posted(record: &Record, lane: usize, moment: usize) -> Option<Mark> {
 }
 
 /// The post has returned.
-fn answered(timeline: &mut Timeline, mark: usize, record: &Record, moment: usize, waiting: &mut Waiting) {
+fn answered(timeline: &mut Timeline, mark: usize, record: &Record, moment: usize, outstanding: &mut Outstanding) {
     let shown = &mut timeline.marks[mark];
     shown.to = moment;
     match record.outcome {
@@ -81,11 +81,11 @@ fn answered(timeline: &mut Timeline, mark: usize, record: &Record, moment: usize
             Some((_, flags)) if record.function != Function::Receive && flags & SILENT != 0 => {
                 shown.text = format!("{} Silent: a success has no completion.", shown.text);
                 let key = (record.object, context(record), false);
-                waiting.entry(key).or_default().push_back(mark);
+                outstanding.entry(key).or_default().push_back(mark);
             }
             _ => {
                 let key = (record.object, context(record), record.function == Function::Receive);
-                waiting.entry(key).or_default().push_back(mark);
+                outstanding.entry(key).or_default().push_back(mark);
             }
         },
     }
@@ -99,7 +99,7 @@ const fn context(record: &Record) -> u64 {
 }
 
 /// A poll has taken results: the requests end there.
-fn taken(timeline: &mut Timeline, record: &Record, moment: usize, names: &Names, waiting: &mut Waiting) {
+fn taken(timeline: &mut Timeline, record: &Record, moment: usize, names: &Names, outstanding: &mut Outstanding) {
     let Arguments::GetCqResults { results, .. } = &record.arguments else { return };
     for result in results {
         let Some(qp) = names.qp(record, result.qp_context) else { continue };
@@ -110,7 +110,7 @@ fn taken(timeline: &mut Timeline, record: &Record, moment: usize, names: &Names,
         let found = [first, !first]
             .into_iter()
             .filter(|kind| if *kind { receives } else { initiates })
-            .find_map(|kind| waiting.get_mut(&(qp, result.request_context, kind)).and_then(VecDeque::pop_front));
+            .find_map(|kind| outstanding.get_mut(&(qp, result.request_context, kind)).and_then(VecDeque::pop_front));
         let Some(mark) = found else { continue };
         let took = timeline.moments[moment] - timeline.moments[timeline.marks[mark].from];
         let shown = &mut timeline.marks[mark];

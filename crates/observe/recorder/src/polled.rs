@@ -2,17 +2,17 @@
 
 use ndkpi::{NDK_RESULT, NDK_RESULT_EX, NtStatus};
 
-/// A result that a poll has taken.
-pub trait Taken {
+/// A completion that a poll has taken: `NDK_RESULT` or `NDK_RESULT_EX`.
+pub trait Polled {
     /// The context of its queue pair.
     fn qp(&self) -> usize;
-    /// Returns true if there is nothing that [`Taken::words`] leaves out.
+    /// Returns true if there is nothing that [`Polled::words`] leaves out.
     fn is_plain(&self) -> bool;
     /// The context of the request; bytes, and the type if the result has one.
     fn words(&self) -> [u64; 2];
 }
 
-impl Taken for NDK_RESULT {
+impl Polled for NDK_RESULT {
     #[inline]
     fn qp(&self) -> usize {
         self.QPContext.addr()
@@ -29,7 +29,7 @@ impl Taken for NDK_RESULT {
     }
 }
 
-impl Taken for NDK_RESULT_EX {
+impl Polled for NDK_RESULT_EX {
     #[inline]
     fn qp(&self) -> usize {
         self.QPContext.addr()
