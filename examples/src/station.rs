@@ -4,22 +4,9 @@ use std::{net::IpAddr, sync::Arc};
 
 use ndk::{
     Adapter, NtStatus,
-    host::{Cable, Config, InterfaceAddress, WireConfig, Wired},
+    host::{Config, InterfaceAddress, Outlet, WireConfig, Wired},
 };
 use network::{Pump, Segment};
-
-/// The way of frames out. What cannot be sent is lost, as on any wire.
-struct Out(Arc<dyn Segment>);
-
-impl Cable for Out {
-    fn send(&self, frame: &[u8]) {
-        let _ = self.0.send(frame);
-    }
-
-    fn send_all(&self, frames: &mut dyn Iterator<Item = &[u8]>) {
-        let _ = self.0.send_all(&frames.collect::<Vec<_>>());
-    }
-}
 
 /// An adapter with one address on a segment.
 pub struct Station {
@@ -45,7 +32,9 @@ impl Station {
         let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| u64::from(time.subsec_nanos()));
         let seed = u64::from(std::process::id()) << 32 ^ now;
         let wire = WireConfig { network_mtu: mtu, seed, ..WireConfig::new([2, 0, 0, 0, 1, last]) };
-        let wired = Wired::start(config, wire, Box::new(Out(segment.clone())))?;
+        let out = segment.clone();
+        let cable = Outlet(move |frames: &[&[u8]]| drop(out.send_all(frames)));
+        let wired = Wired::start(config, wire, Box::new(cable))?;
         let plug = wired.plug();
         let frames = Pump::start(segment, move |frame| plug.receive(frame));
         let frames = frames.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;

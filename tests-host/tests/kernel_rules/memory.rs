@@ -1,11 +1,13 @@
 //! The framework's memory objects, what a driver asks requests, queues and the framework itself for, and members that leave a collection.
 
 use std::{
+    panic::catch_unwind,
     ptr,
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
 use simulated_kernel::{Pending, Rule, caught};
+use testing::alone::in_a_process_of_its_own;
 use wdk_sys::{
     _POOL_TYPE, _WDF_IO_QUEUE_STATE, _WDF_REQUEST_TYPE, NTSTATUS, PVOID, STATUS_BUFFER_TOO_SMALL, STATUS_CANCELLED,
     STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, UNICODE_STRING,
@@ -15,7 +17,7 @@ use wdk_sys::{
 
 use crate::{
     TAG, raise, rules,
-    skeleton::{CODE, Loaded, Wrong, complete, default_queue, run, run_with},
+    skeleton::{CODE, Loaded, Wrong, allocate, complete, default_queue, run, run_with},
     small_driver::size,
 };
 
@@ -368,4 +370,19 @@ with_a_request! {
     a_request_marked_twice breaks RequestCancelable by |request, _| { mark(request); mark(request); };
     a_stop_that_waits_for_the_request_of_its_caller breaks Deadlock by |_, _| stop(default_queue());
     a_drain_that_waits_for_the_request_of_its_caller breaks Deadlock by |_, _| drain(default_queue());
+}
+
+/// The test harness goes on behind a test that has failed, and the pool is that of the process.
+#[test]
+fn what_a_failed_test_has_left_is_not_the_next_driver_s_leak() {
+    in_a_process_of_its_own("memory::what_a_failed_test_has_left_is_not_the_next_driver_s_leak", || {
+        let failed = catch_unwind(|| {
+            run_with(Wrong::default(), |driver, _| {
+                driver.run(|| allocate(100));
+                panic!("the test has failed");
+            });
+        });
+        assert!(failed.is_err());
+        run(Wrong::default());
+    });
 }

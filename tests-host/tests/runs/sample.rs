@@ -99,10 +99,12 @@ fn words_of(patch: &str, rule: &str) -> String {
 
 /// Its title, the function and who created the object are in an event, which only images write: `cargo xtask sample` looks for those.
 #[test]
-fn what_the_adviser_has_found_names_its_object_and_where_to_read_of_it() {
+fn what_the_adviser_has_found_names_its_object_its_call_and_the_rule() {
     if !is_there() {
         return;
     }
     let token = words_of("stale-token", "SN0025");
-    assert!(token.contains("Qp ") && token.contains("ndkctl explain SN0025"), "{token}");
+    for said in ["(NDKPI 7.4)", ": Qp ", "in NdkWrite"] {
+        assert!(token.contains(said), "{said}: {token}");
+    }
 }

@@ -6,7 +6,7 @@ use ndkpi::{NDIS_NDK_PERFORMANCE_COUNTERS, OID_NDK_CONNECTIONS, OID_NDK_STATISTI
 use simulated_kernel::{Impairment, Kernel, Medium, Nic};
 
 use crate::{
-    machine::{ADDRESSES, IPV6_ADDRESSES, on_both},
+    machine::{ADDRESSES, IPV6_ADDRESSES, on_both, statistics},
     sides::{Side, connect, connected, exchange, with_wire},
 };
 
@@ -115,6 +115,38 @@ fn connections_are_listed_with_the_address_of_the_other_machine_and_counted() {
             assert!(counted.RDMAInFrames > 0 && counted.RDMAOutFrames > 0, "{counted:?}");
         }
         driver.run(|| drop(sides));
+    });
+}
+
+/// NDIS-NDK 3: frames of layer 2, with their overhead. Who only acknowledges sends some too.
+#[test]
+fn acknowledgements_are_counted_as_frames() {
+    const LENGTH: u32 = 10_000;
+    // Headers of Ethernet, IPv4, UDP and transport, and an ICRC.
+    const LEAST: u64 = 14 + 20 + 8 + 12 + 4;
+    // And an AETH.
+    const ACK: u64 = LEAST + 4;
+    let kernel = Kernel::seeded(5).start();
+    with_wire(&kernel, &[], |driver, nics| {
+        connected(driver, nics, |near, far| {
+            let before = nics.map(counters);
+            let source = near.memory.sge(0, LENGTH).expect("memory");
+            near.qp.initiator.write(1, &[source], far.memory.remote(0), ndk::Flags::empty()).expect("it is posted");
+            near.complete().expect("it arrives");
+            let after = nics.map(counters);
+            let acks = after[1].RDMAOutFrames - before[1].RDMAOutFrames;
+            assert!(acks >= 1);
+            assert_eq!(after[1].RDMAOutOctets - before[1].RDMAOutOctets, acks * ACK);
+            let packets = after[0].RDMAOutFrames - before[0].RDMAOutFrames;
+            assert!(packets >= u64::from(LENGTH.div_ceil(1024)), "{packets} packets");
+            assert!(after[0].RDMAOutOctets - before[0].RDMAOutOctets > u64::from(LENGTH) + packets * LEAST);
+        });
+        for nic in nics {
+            let (all, rdma) = (statistics(nic), counters(nic));
+            // Its ARP is broadcast, and there are answers to it.
+            assert!(all.ifHCOutOctets > rdma.RDMAOutOctets && all.ifHCInOctets > rdma.RDMAInOctets, "{all:?}");
+            assert!(all.ifHCOutUcastOctets >= rdma.RDMAOutOctets, "{all:?}");
+        }
     });
 }
 

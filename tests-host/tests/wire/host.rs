@@ -11,7 +11,7 @@ use std::{
 
 use ndk::{
     Acceptor, Flags, NtStatus, Offer, Remote,
-    host::{Cable, InterfaceAddress, WireConfig, Wired},
+    host::{InterfaceAddress, Outlet, WireConfig, Wired},
 };
 use network::{Pump, Segment, Vxlan, VxlanConfig};
 use simulated_kernel::{Kernel, Medium};
@@ -30,16 +30,6 @@ const LENGTHS: [usize; 4] = [0, 100, 1024, 20_000];
 
 const HALF: usize = MEMORY / 2;
 
-/// The way of frames out of the program's adapter.
-struct Out(Arc<Vxlan>);
-
-impl Cable for Out {
-    fn send(&self, frame: &[u8]) {
-        // What cannot be sent is lost, as on any wire.
-        drop(self.0.send(frame));
-    }
-}
-
 /// The program: its adapter, and what brings frames in. The order of the fields is that in which they go.
 struct Program {
     pump: Pump,
@@ -55,7 +45,9 @@ impl Program {
             *place = Some(InterfaceAddress::new(address, prefix));
         }
         let wire = WireConfig { network_mtu: NETWORK_MTU, ..WireConfig::new([2, 0, 0, 0, 0, 0x77]) };
-        let wired = Wired::start(config, wire, Box::new(Out(segment.clone()))).expect("an adapter");
+        let out = segment.clone();
+        let cable = Outlet(move |frames: &[&[u8]]| drop(out.send_all(frames)));
+        let wired = Wired::start(config, wire, Box::new(cable)).expect("an adapter");
         let plug = wired.plug();
         let pump = Pump::start(segment, move |frame| plug.receive(frame)).expect("a thread");
         Self { pump, wired }

@@ -1,5 +1,7 @@
 //! The conformance suite, from `ndktest` over Winsock Kernel, between two adapters with a wire.
 
+use std::time::Duration;
+
 use conformance::cases;
 use control::{
     case::{Names, StartCase},
@@ -7,11 +9,11 @@ use control::{
     network::{Problem, Reason},
     test_device::{Progress, State},
 };
-use simulated_kernel::{Impairment, Kernel, Medium};
-use testing::alone::in_a_process_of_its_own;
+use simulated_kernel::{Impairment, Kernel, Medium, Nic};
+use testing::alone::{in_a_process_of_its_own, in_processes_of_their_own};
 
 use crate::{
-    machine::statistics,
+    machine::{configure, statistics, with_pair},
     sides::with_wire,
     transport::ToKernel,
     world::{Consumer, consumer_control},
@@ -20,9 +22,54 @@ use crate::{
 /// A profile whose adapters do not connect to themselves: then the suite has one side of each connection on the other adapter.
 const PROFILE: &str = "2";
 
-/// Cases that are not run, and why.
-const LEFT_OUT: &[(&str, &str)] =
-    &[("connect.rejected-after-the-peer-gave-up", "the peer's REJ is still on its way, and the reject succeeds")];
+/// Cases that end otherwise over a wire than by a cable, or may do so: with the beginning of how, and why. `wire_engine` has the same.
+const DIFFERENCES: &[(&str, &str, &str)] = &[
+    ("connect.passive-side-gives-up", "failed: NdkCompleteConnect: STATUS_SUCCESS", REJ),
+    ("connect.rejected-after-the-peer-gave-up", "failed: NdkReject by the active side: STATUS_SUCCESS", REJ),
+    ("connect.rejected-after-the-peer-gave-up", "failed: NdkReject, accepted: false: STATUS_SUCCESS", REJ),
+    ("fast-register.used-after-invalidation", "observed: a peer's write: STATUS_IO_TIMEOUT", NAK),
+    (
+        "invalidate.bad-token",
+        "observed: the send ends with STATUS_SUCCESS, the receive with STATUS_INVALID",
+        INVALIDATE,
+    ),
+    ("invalidate.bad-token", "observed: the send ends with STATUS_IO_TIMEOUT, the receive with STATUS_INVALID", ENDS),
+    (
+        "invalidate.plain-region",
+        "observed: the send ends with STATUS_SUCCESS, the receive with STATUS_INVALID",
+        INVALIDATE,
+    ),
+    (
+        "invalidate.plain-region",
+        "observed: the send ends with STATUS_IO_TIMEOUT, the receive with STATUS_INVALID",
+        ENDS,
+    ),
+    ("invalidate.token-of-another-domain", "observed: the receive ends with STATUS_INVALID_DEVICE_REQUEST", INVALIDATE),
+    ("object.requests-complete-once", "observed: ", "it counts what pends, and a connect over the wire pends longer"),
+    ("transfer.receives-come-late", "observed: the sends wait", RNR),
+    ("overrun.unarmed", "observed: callbacks: 1, none with an error", "the messages that overrun the queue come later"),
+];
+
+const REJ: &str = "the peer's REJ is still on its way; the disconnect event follows";
+const NAK: &str = "the NAK is lost, or the DREQ overtakes it";
+const ENDS: &str = "as with STATUS_SUCCESS, but the end of the connection comes before the ACK, or that is lost";
+const RNR: &str =
+    "the profile ends a send that finds no receive; over a wire it is sent again after an RNR NAK (RoCEv2 7)";
+const INVALIDATE: &str = "RoCEv2 7: the responder acknowledges the SEND, fails its receive, and ends the connection";
+
+/// Returns true if a case is listed with such an end.
+fn is_listed(case: &str, outcome: &str) -> bool {
+    DIFFERENCES.iter().any(|(name, text, _)| *name == case && outcome.starts_with(text))
+}
+
+/// A responder that refuses a request says so once. If that NAK is lost, or the DREQ overtakes it, the requester learns of the end only: its
+/// request ends with `STATUS_IO_TIMEOUT` in place of `STATUS_REMOTE_RESOURCES`.
+fn is_lost_nak(by_cable: &str, over_the_wire: &str) -> bool {
+    let is_what_it_looks_for = over_the_wire.starts_with("observed: not STATUS_REMOTE_RESOURCES but ")
+        && over_the_wire.ends_with(": STATUS_IO_TIMEOUT");
+    over_the_wire.replace("STATUS_IO_TIMEOUT", "STATUS_REMOTE_RESOURCES") == by_cable
+        || by_cable.starts_with("passed") && is_what_it_looks_for
+}
 
 /// Runs a case, and returns how it has ended.
 fn run(
@@ -48,39 +95,58 @@ fn run(
     (last.expect("the driver is there"), outcome)
 }
 
+/// How a case has ended.
+struct Ended {
+    case: &'static str,
+    last: Progress,
+    outcome: String,
+}
+
+/// Each case between two adapters.
+fn each_case(kernel: &Kernel, nics: [&Nic; 2], seed: u64) -> Vec<Ended> {
+    let consumer = Consumer::load(kernel).expect("the consumer loads");
+    let program = TestDriver::new(ToKernel(consumer_control(kernel)));
+    let ends = nics.map(|nic| nic.if_index().to_string());
+    let ended = cases::all().map(|case| {
+        let (last, outcome) = run(kernel, &program, case.name, &ends, seed);
+        assert_eq!((last.state, last.reason), (State::Finished as u32, Reason::None as u32), "{}", case.name);
+        Ended { case: case.name, last, outcome }
+    });
+    let ended = ended.collect();
+    assert_eq!(kernel.network().open_ndk_adapters(), 0);
+    drop(program);
+    consumer.unload();
+    ended
+}
+
 /// Each case between the two ends of a wire.
-fn over_the_wire(kernel: &Kernel, impairment: Impairment, seed: u64) {
-    kernel.network().set_medium(Medium::Memory { impairment, seed });
+fn over_the_wire(kernel: &Kernel, medium: Medium, seed: u64) -> Vec<Ended> {
+    kernel.network().set_medium(medium);
     with_wire(kernel, &[("RdmaProfile", PROFILE)], |_, nics| {
-        let consumer = Consumer::load(kernel).expect("the consumer loads");
-        let program = TestDriver::new(ToKernel(consumer_control(kernel)));
-        let ends = nics.map(|nic| nic.if_index().to_string());
-        let (mut wrong, mut passed) = (Vec::new(), 0);
-        for case in cases::all().filter(|case| !LEFT_OUT.iter().any(|(name, _)| *name == case.name)) {
-            let (last, outcome) = run(kernel, &program, case.name, &ends, seed);
-            assert_eq!((last.state, last.reason), (State::Finished as u32, Reason::None as u32), "{}", case.name);
-            passed += last.passed;
-            if last.failed > 0 {
-                wrong.push(format!("{}: {outcome}", case.name));
-            }
-        }
-        assert!(wrong.is_empty(), "{wrong:#?}");
-        assert!(passed > 200, "{passed} cases have passed; the others say that the profile has not what they need");
-        assert_eq!(kernel.network().open_ndk_adapters(), 0);
+        let ended = each_case(kernel, nics, seed);
         // Both ends have seen traffic of RDMA, and no memory is between them.
         for nic in nics {
             let counted = statistics(nic);
             assert!(counted.ifHCOutUcastOctets > 0 && counted.ifHCInUcastOctets > 0, "{counted:?}");
         }
-        drop(program);
-        consumer.unload();
-    });
+        ended
+    })
+}
+
+/// No case has failed, and most have passed.
+fn all_right(ended: &[Ended]) {
+    let is_wrong = |ended: &&Ended| ended.last.failed > 0 && !is_listed(ended.case, &ended.outcome);
+    let wrong: Vec<_> = ended.iter().filter(is_wrong).collect();
+    let wrong: Vec<_> = wrong.iter().map(|ended| format!("{}: {}", ended.case, ended.outcome)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let passed: u32 = ended.iter().map(|ended| ended.last.passed).sum();
+    assert!(passed > 200, "{passed} cases have passed; the others say that the profile has not what they need");
 }
 
 #[test]
 fn the_suite_passes_over_the_wire() {
     in_a_process_of_its_own("suite::the_suite_passes_over_the_wire", || {
-        over_the_wire(&Kernel::seeded(7).start(), Impairment::default(), 5);
+        all_right(&over_the_wire(&Kernel::seeded(7).start(), Medium::default(), 5));
     });
 }
 
@@ -88,6 +154,85 @@ fn the_suite_passes_over_the_wire() {
 fn the_suite_passes_over_a_wire_that_loses_datagrams() {
     in_a_process_of_its_own("suite::the_suite_passes_over_a_wire_that_loses_datagrams", || {
         let impairment = Impairment { lost: 10_000, doubled: 10_000, ..Impairment::default() };
-        over_the_wire(&Kernel::seeded(8).start(), impairment, 6);
+        all_right(&over_the_wire(&Kernel::seeded(8).start(), Medium::Memory { impairment, seed: 6 }, 6));
     });
+}
+
+/// What a network does to datagrams, and whether their checksum tells that one was changed.
+fn bad_networks(seed: u64) -> [(&'static str, Medium); 4] {
+    /// Of a million.
+    const FEW: u32 = 10_000;
+    let slow = Impairment { delay: Duration::from_millis(3), ..Impairment::default() };
+    let disorderly = Impairment { late: 10 * FEW, lateness: Duration::from_millis(2), ..Impairment::default() };
+    let spoiling = Impairment { changed: FEW, ..Impairment::default() };
+    let all = Impairment {
+        lost: FEW / 2,
+        doubled: FEW / 2,
+        changed: FEW / 2,
+        late: 2 * FEW,
+        lateness: Duration::from_millis(1),
+        delay: Duration::from_micros(200),
+    };
+    [
+        ("slow", Medium::Memory { impairment: slow, seed }),
+        ("disorderly", Medium::Memory { impairment: disorderly, seed }),
+        ("spoiling", Medium::Unchecked { impairment: spoiling, seed }),
+        ("all of it", Medium::Unchecked { impairment: all, seed }),
+    ]
+}
+
+/// A case on two kinds of network, each with how it has ended, that has ended otherwise for no reason.
+fn is_unlike(by_cable: &str, over_the_wire: &str) -> bool {
+    let [(case, there), (_, here)] = [by_cable, over_the_wire].map(|line| line.split_once(": ").unwrap_or_default());
+    there != here && !is_listed(case, here) && !is_lost_nak(there, here)
+}
+
+/// How each case has ended: that it has passed, or what it has seen, or what of the adapter it needs.
+fn lines(ended: &[Ended]) -> Vec<String> {
+    ended.iter().map(|Ended { case, outcome, .. }| format!("{case}: {outcome}")).collect()
+}
+
+/// Once a night. `SOFTNDK_SEEDS` says with which seeds.
+#[test]
+#[ignore = "minutes for each seed: cargo test -p tests-host --test wire -- --ignored"]
+fn the_suite_ends_over_every_bad_network_as_it_does_by_cable() {
+    let seeds = std::env::var("SOFTNDK_SEEDS").unwrap_or_else(|_| "1..2".to_owned());
+    let (first, last) = seeds.split_once("..").expect("seeds as 1..100");
+    let (first, last): (u64, u64) = (first.parse().expect("a seed"), last.parse().expect("a seed"));
+    in_processes_of_their_own(
+        "suite::the_suite_ends_over_every_bad_network_as_it_does_by_cable",
+        |part| {
+            let run = |seed| {
+                let kernel = Kernel::seeded(seed).start();
+                if part == 0 {
+                    let mut ended = Vec::new();
+                    with_pair(&kernel, &[("RdmaProfile", PROFILE)], |one, other| {
+                        configure(&kernel, [one, other]);
+                        ended = each_case(&kernel, [one, other], seed);
+                    });
+                    return lines(&ended);
+                }
+                let (name, medium) = bad_networks(seed)[part - 1];
+                let ended = over_the_wire(&kernel, medium, seed);
+                println!("{name}, seed {seed}");
+                lines(&ended)
+            };
+            (first..=last).flat_map(run).collect()
+        },
+        |[cable, slow, disorderly, spoiling, all]| {
+            let networks = [("slow", slow), ("disorderly", disorderly), ("spoiling", spoiling), ("all of it", all)];
+            let mut others = Vec::new();
+            for (name, ended) in networks {
+                assert_eq!(ended.len(), cable.len(), "{name}");
+                others.extend(
+                    ended
+                        .iter()
+                        .zip(&cable)
+                        .filter(|(ours, theirs)| is_unlike(theirs, ours))
+                        .map(|(ours, theirs)| format!("over the {name} network {ours}, by cable {theirs}")),
+                );
+            }
+            assert!(others.is_empty(), "seeds {seeds}: {others:#?}");
+        },
+    );
 }

@@ -2,6 +2,7 @@
 
 mod driver;
 mod observed;
+mod outlet;
 mod tapped;
 mod watch;
 
@@ -28,7 +29,10 @@ pub use provider::Config;
 use provider::Device;
 use recorder::{Ring, Tap};
 
-pub use self::driver::{Driver, at_dispatch, drives, rest};
+pub use self::{
+    driver::{Driver, at_dispatch, drives, rest},
+    outlet::Outlet,
+};
 use self::{
     observed::Observed,
     tapped::{TapSlot, Tapped},

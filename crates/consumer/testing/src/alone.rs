@@ -22,7 +22,7 @@ fn is_alone(test: &str) -> bool {
 fn run_alone(test: &str, part: usize) -> Vec<String> {
     let program = env::current_exe().expect("a test knows its own program");
     let mut command = Command::new(program);
-    command.args(["--exact", test, "--nocapture"]).env(ALONE, test).env(PART, part.to_string());
+    command.args(["--exact", test, "--nocapture", "--include-ignored"]).env(ALONE, test).env(PART, part.to_string());
     let output = command.output().expect("a test can start its own program");
     let words = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && words.0.contains("1 passed"), "{}{}", words.0, words.1);

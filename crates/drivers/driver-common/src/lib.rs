@@ -24,6 +24,8 @@ extern crate alloc;
 extern crate std;
 #[cfg(not(windows))]
 extern crate wdk_bindings as wdk_sys;
+#[cfg(not(windows))]
+extern crate wdk_tracelogging as tracelogging;
 
 pub mod advise;
 pub mod consumers;

@@ -220,8 +220,6 @@ pub fn step(step: &Step<'_>) {
 /// A consumer has lent memory, by a call that is on the stack. `IRQL <= DISPATCH_LEVEL`.
 pub fn borrowed(os: &impl InterposeOs, holder: Holder, mdl: *mut MDL, length: usize) {
     let (object, mapping) = numbers(holder);
-    #[cfg(not(windows))]
-    linked::tell(object, mapping, mdl, length, matches!(holder, Holder::Mapping(..)));
     if !is_following() {
         return;
     }
@@ -244,8 +242,6 @@ pub fn borrowed(os: &impl InterposeOs, holder: Holder, mdl: *mut MDL, length: us
 /// The memory is the consumer's again. `IRQL <= DISPATCH_LEVEL`.
 pub fn given_back(holder: Holder) {
     let (object, mapping) = numbers(holder);
-    #[cfg(not(windows))]
-    linked::tell(object, mapping, core::ptr::null_mut(), 0, false);
     write_event!(
         PROVIDER,
         "NdkGivenBack",
@@ -254,20 +250,6 @@ pub fn given_back(holder: Holder) {
         u64_hex("Key", &object),
         u64("Mapping", &mapping),
     );
-}
-
-/// A driver that is linked with the simulated kernel writes no events: it tells it.
-#[cfg(not(windows))]
-mod linked {
-    use ndkpi::MDL;
-
-    unsafe extern "C" {
-        safe fn SimulatedNdkMemory(object: u64, mapping: u64, mdl: *const MDL, length: usize, is_mapping: bool);
-    }
-
-    pub fn tell(object: u64, mapping: u64, mdl: *mut MDL, length: usize, is_mapping: bool) {
-        SimulatedNdkMemory(object, mapping, mdl, length, is_mapping);
-    }
 }
 
 const fn numbers(holder: Holder) -> (u64, u64) {

@@ -16,6 +16,8 @@ extern crate std;
 extern crate wdk_bindings as wdk_sys;
 #[cfg(windows)]
 extern crate wdk_panic;
+#[cfg(not(windows))]
+extern crate wdk_tracelogging as tracelogging;
 
 pub mod adapter;
 pub mod control;

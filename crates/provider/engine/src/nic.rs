@@ -90,7 +90,8 @@ impl Budget {
     }
 }
 
-/// Traffic of an adapter, as `NDIS_NDK_PERFORMANCE_COUNTERS` counts it (`NDIS-NDK 3`).
+/// Traffic of an adapter, as `NDIS_NDK_PERFORMANCE_COUNTERS` counts it (`NDIS-NDK 3`): within this machine, where a message counts as one
+/// frame. What goes over a wire is in the counters of that ([`Counters`](crate::wire::Counters)), which has frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes that came in.
@@ -147,12 +148,6 @@ impl TrafficCounters {
         let (from, to) = if are_reads { (peer, self) } else { (self, peer) };
         from.outgoing.add(done);
         to.incoming.add(done);
-    }
-
-    /// Counts what has come in from another machine, or gone out to it.
-    pub fn count_remote(&self, done: Budget, is_incoming: bool) {
-        let direction = if is_incoming { &self.incoming } else { &self.outgoing };
-        direction.add(done);
     }
 }
 
@@ -229,7 +224,7 @@ impl<O: Os> Nic<O> {
         Ok((self.os.dpc(processor)?, self.counters[processor as usize].clone()))
     }
 
-    /// The traffic of all queue pairs so far.
+    /// The traffic of all queue pairs so far, but for what went over a wire.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         let mut sum = Traffic::default();

@@ -383,10 +383,12 @@ impl<O: NdkOs> Device<O> {
         self.port().wire()
     }
 
-    /// The counters of the adapter (`NDIS-NDK 3`).
+    /// The counters of the adapter (`NDIS-NDK 3`). Of a wire they have its frames of RoCEv2, acknowledgements and what is sent again too, as
+    /// the reference wants it; within the machine there are none, and each message counts as one.
     #[must_use]
     pub fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
         let (traffic, connections) = (self.nic.traffic(), self.port().counters());
+        let wire = self.wire().map(|wire| wire.counters()).unwrap_or_default();
         NDIS_NDK_PERFORMANCE_COUNTERS {
             Connect: connections.connect,
             Accept: connections.accept,
@@ -394,10 +396,10 @@ impl<O: NdkOs> Device<O> {
             ConnectionError: connections.connection_error,
             ActiveConnection: connections.active,
             CQError: self.cq_errors.load(Ordering::Relaxed).into(),
-            RDMAInOctets: traffic.in_octets,
-            RDMAOutOctets: traffic.out_octets,
-            RDMAInFrames: traffic.in_frames,
-            RDMAOutFrames: traffic.out_frames,
+            RDMAInOctets: traffic.in_octets + wire.octets_received,
+            RDMAOutOctets: traffic.out_octets + wire.octets_sent,
+            RDMAInFrames: traffic.in_frames + wire.packets_received,
+            RDMAOutFrames: traffic.out_frames + wire.packets_sent,
             ..NDIS_NDK_PERFORMANCE_COUNTERS::default()
         }
     }

@@ -7,6 +7,14 @@ pub struct Counters {
     pub frames_received: u64,
     /// Frames that went out.
     pub frames_sent: u64,
+    /// Packets of RoCEv2 that came in for this interface, whole.
+    pub packets_received: u64,
+    /// Packets of RoCEv2 that went out.
+    pub packets_sent: u64,
+    /// Bytes of the frames of `packets_received`: headers and all, without the frame check sequence.
+    pub octets_received: u64,
+    /// Bytes of the frames of `packets_sent`.
+    pub octets_sent: u64,
     /// Frames for another protocol, port or address.
     pub not_for_us: u64,
     /// Packets with a wrong length, version, opcode or message.

@@ -9,7 +9,7 @@ use fallible::{AllocError, try_box, try_slice};
 
 use crate::{
     bounded::Bounded,
-    qp::{QueuePair, Sizes},
+    qp::{LastAck, QueuePair, Sizes},
 };
 
 /// Bits of a queue pair's number.
@@ -38,6 +38,8 @@ pub struct QueuePairs {
     index_bits: u32,
     /// The slots of those that may transmit, each once.
     ready: Bounded<usize>,
+    /// What those that have ended have still to say, whether they are here or not.
+    last_acks: Bounded<LastAck>,
     /// No queue pair has an earlier deadline; some may have none so early.
     wake: Option<u64>,
 }
@@ -47,8 +49,8 @@ impl QueuePairs {
     pub fn new(most: usize, first: u32) -> Result<Self, AllocError> {
         let index_bits = most.next_power_of_two().trailing_zeros().clamp(1, BITS - 8);
         let slots = try_slice(most.min(1 << index_bits), |_| Slot { generation: first, entry: None })?;
-        let ready = Bounded::new(slots.len())?;
-        Ok(Self { slots, index_bits, ready, wake: None })
+        let (ready, last_acks) = (Bounded::new(slots.len())?, Bounded::new(slots.len())?);
+        Ok(Self { slots, index_bits, ready, last_acks, wake: None })
     }
 
     /// Makes a queue pair, and returns its number; `None` if the table is full.
@@ -86,10 +88,16 @@ impl QueuePairs {
         self.slots[index].entry.take()
     }
 
-    /// Something has happened to a queue pair, which is returned: it may have a packet, or another deadline.
+    /// Something has happened to a queue pair, which is returned: it may have a packet, or another deadline, or have ended.
     pub fn touch(&mut self, now: u64, number: u32) -> Option<&mut Entry> {
         let index = self.index(number);
         let entry = self.slots.get_mut(index)?.entry.as_deref_mut().filter(|entry| entry.qp.number() == number)?;
+        // Without room it keeps its ACK until there is.
+        if !self.last_acks.is_full()
+            && let Some(ack) = entry.qp.take_last_ack()
+        {
+            let _ = self.last_acks.push(ack);
+        }
         if let Some(deadline) = entry.qp.deadline() {
             self.wake = Some(self.wake.map_or(deadline, |wake| wake.min(deadline)));
         }
@@ -97,6 +105,11 @@ impl QueuePairs {
             entry.queued = true;
         }
         Some(entry)
+    }
+
+    /// The last ACK of one that has ended.
+    pub fn last_ack(&mut self) -> Option<LastAck> {
+        self.last_acks.pop()
     }
 
     /// The number of the next one that may transmit.
@@ -112,7 +125,7 @@ impl QueuePairs {
     }
 
     pub fn may_transmit(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || !self.last_acks.is_empty()
     }
 
     pub const fn wake(&self) -> Option<u64> {

@@ -16,13 +16,12 @@ use fallible::AllocError;
 
 use crate::{
     adapter::Adapter,
-    bounded::Bounded,
     cm::{CallError, Connect, Context, Event, Manager, ReadLimits, Room, State as ConnectionState, Times},
     counters::Counters,
     failure::Failure,
     interface::{Interface, Network},
     neighbours::Neighbours,
-    qp::{LastAck, PostError, QueuePair, Request, Sizes, State},
+    qp::{PostError, QueuePair, Request, Sizes, State},
     queue_pairs::QueuePairs,
     wire::{
         Envelope, Ethernet, Ip, Kind, Mac, Packet, Unreadable, cm as message, ethernet::ethertype, frame::MOST_HEADERS,
@@ -83,8 +82,6 @@ pub struct Stack {
     qps: QueuePairs,
     manager: Manager,
     neighbours: Neighbours,
-    /// ACKs of queue pairs that are gone.
-    last_acks: Bounded<LastAck>,
     counters: Counters,
 }
 
@@ -118,7 +115,6 @@ impl Stack {
             qps: QueuePairs::new(config.queue_pairs, (config.seed >> 40) as u32)?,
             manager: Manager::new(room, config.times, config.seed)?,
             neighbours: Neighbours::new(config.neighbours)?,
-            last_acks: Bounded::new(config.queue_pairs)?,
             counters: Counters::default(),
         })
     }
@@ -160,10 +156,12 @@ impl Stack {
         let (manager, context) = manager!(self, now, adapter);
         // It may be closed already.
         let _ = manager.close(context, connection);
-        if let Some(mut entry) = self.qps.remove(number) {
+        if let Some(entry) = self.qps.get_mut(number) {
             entry.qp.fail(Failure::Flushed, adapter);
-            // If there are more of them than queue pairs, this one is lost, as it may be on the wire.
-            let _ = entry.qp.take_last_ack().map(|ack| self.last_acks.push(ack));
+            // Its last ACK stays. If there are more of them than queue pairs, this one is lost, as it may be on the wire.
+            self.qps.touch(now, number);
+        }
+        if let Some(mut entry) = self.qps.remove(number) {
             while entry.qp.outstanding() > 0 {
                 entry.qp.tick(now, adapter, &mut self.counters);
             }
@@ -320,7 +318,15 @@ impl Stack {
     pub fn receive(&mut self, now: u64, frame: &[u8], adapter: &mut impl Adapter) {
         self.counters.frames_received += 1;
         match Envelope::parse(frame) {
-            Ok((envelope, packet)) => self.receive_packet(now, &envelope, &packet, adapter),
+            Ok((envelope, packet)) => {
+                if self.is_ours(&envelope) {
+                    self.counters.packets_received += 1;
+                    self.counters.octets_received += frame.len() as u64;
+                    self.receive_packet(now, &envelope, &packet, adapter);
+                } else {
+                    self.counters.not_for_us += 1;
+                }
+            }
             Err(Unreadable::Malformed) => self.counters.malformed += 1,
             Err(Unreadable::Icrc) => self.counters.wrong_icrc += 1,
             Err(Unreadable::Other) => {
@@ -357,15 +363,15 @@ impl Stack {
         ethernet.tag.unwrap_or(0) & VLAN == self.interface.tag.unwrap_or(0) & VLAN
     }
 
+    /// Returns true if a packet is for this interface.
+    fn is_ours(&self, envelope: &Envelope) -> bool {
+        envelope.ethernet.destination == self.interface.mac
+            && self.is_of_vlan(&envelope.ethernet)
+            && self.interface.has(envelope.ip.destination)
+    }
+
     fn receive_packet(&mut self, now: u64, envelope: &Envelope, packet: &Packet<'_>, adapter: &mut impl Adapter) {
         const PARTITION: u16 = 0x7FFF;
-        let is_ours = envelope.ethernet.destination == self.interface.mac
-            && self.is_of_vlan(&envelope.ethernet)
-            && self.interface.has(envelope.ip.destination);
-        if !is_ours {
-            self.counters.not_for_us += 1;
-            return;
-        }
         if packet.bth.p_key & PARTITION != PARTITION {
             self.counters.wrong_p_key += 1;
             return;
@@ -407,19 +413,23 @@ impl Stack {
     /// If `frame` is shorter than [`FRAME`].
     pub fn transmit(&mut self, now: u64, frame: &mut [u8], adapter: &mut impl Adapter) -> Option<usize> {
         assert!(frame.len() >= FRAME, "room for the longest frame");
-        let length = self.next_frame(now, frame, adapter)?;
+        let length = if let Some(length) = self.neighbours.transmit(now, &self.interface, frame) {
+            length
+        } else {
+            let length = self.next_packet(now, frame, adapter)?;
+            self.counters.packets_sent += 1;
+            self.counters.octets_sent += length as u64;
+            length
+        };
         self.counters.frames_sent += 1;
         Some(length)
     }
 
-    fn next_frame(&mut self, now: u64, frame: &mut [u8], adapter: &mut impl Adapter) -> Option<usize> {
-        if let Some(length) = self.neighbours.transmit(now, &self.interface, frame) {
-            return Some(length);
-        }
-        if let Some(ack) = self.last_acks.pop() {
+    fn next_packet(&mut self, now: u64, frame: &mut [u8], adapter: &mut impl Adapter) -> Option<usize> {
+        // Before the manager: the last word of a queue pair that has failed goes before the DREQ.
+        if let Some(ack) = self.qps.last_ack() {
             return Some(ack.send(frame, &mut self.counters));
         }
-        // Before the manager: the last word of a queue pair that has failed goes before the DREQ.
         while let Some(number) = self.qps.next_ready() {
             let Some(entry) = self.qps.get_mut(number) else { continue };
             let length = entry.qp.transmit(now, frame, adapter, &mut self.counters);
@@ -455,9 +465,6 @@ impl Stack {
     /// Returns true if [`transmit`](Self::transmit) may have a frame.
     #[must_use]
     pub fn may_transmit(&self) -> bool {
-        self.neighbours.may_transmit()
-            || !self.last_acks.is_empty()
-            || self.qps.may_transmit()
-            || self.manager.may_transmit()
+        self.neighbours.may_transmit() || self.qps.may_transmit() || self.manager.may_transmit()
     }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard,
-    atomic::{AtomicU32, Ordering::AcqRel},
+    atomic::{
+        AtomicU32,
+        Ordering::{AcqRel, Acquire},
+    },
 };
 
 use litemap::LiteMap;
@@ -34,6 +37,10 @@ pub struct Loaded {
     pub parameters: LiteMap<String, Value>,
 }
 
+/// How many drivers the kernels had that were left as they were, because their test has failed. What those have is not the next one's: the pool
+/// is that of the process.
+static LEFT: AtomicU32 = AtomicU32::new(0);
+
 /// The drivers that are loaded.
 #[derive(Default)]
 pub struct Drivers {
@@ -47,7 +54,12 @@ impl Part for Drivers {}
 impl Drivers {
     /// An identifier that no other driver has had.
     pub fn new_id(&self) -> DriverId {
-        DriverId(self.count.fetch_add(1, AcqRel) + 1)
+        DriverId(LEFT.load(Acquire) + self.count.fetch_add(1, AcqRel) + 1)
+    }
+
+    /// The kernel is left as it is: no later driver is taken for one of its.
+    pub fn leave(&self) {
+        LEFT.fetch_add(self.count.load(Acquire), AcqRel);
     }
 
     /// The name of a driver, for a message: nobody may wait for it there.

@@ -8,7 +8,9 @@ use host::machine::{Machine, MachineRef};
 
 use crate::{
     baton::Baton,
-    context, paged, pool,
+    context,
+    drivers::Drivers,
+    paged, pool,
     state::{State, lock, set_current},
     waiting,
 };
@@ -94,6 +96,7 @@ impl Drop for Kernel {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // The test has failed already; drivers that are still loaded may use the kernel as long as the process lives.
+            self.state.part::<Drivers>().leave();
             std::mem::forget(self.machine.take());
             return;
         }

@@ -132,17 +132,3 @@ impl State {
         }
     }
 }
-
-/// What drivers that are linked with this kernel call in place of the two events: an end has no MDL.
-#[cfg(unix)]
-#[unsafe(no_mangle)]
-extern "C" fn SimulatedNdkMemory(object: u64, mapping: u64, mdl: *const MDL, length: usize, is_mapping: bool) {
-    let _inside = crate::context::Inside::new("SimulatedNdkMemory");
-    let state = crate::state::current();
-    if mdl.is_null() {
-        state.locked::<NdkMemory>().0.remove(&(object, mapping));
-    } else {
-        let lent = Lent::of(mdl.expose_provenance(), length, is_mapping, String::new());
-        state.locked::<NdkMemory>().0.insert((object, mapping), lent);
-    }
-}

@@ -31,7 +31,7 @@ use core::{
 };
 
 use arrayvec::ArrayVec;
-use cable::{Counters, Kind, MacAddress, frame::TAG_BYTES, peers::MAX_PEERS};
+use cable::{Class, Counters, Kind, MacAddress, frame::TAG_BYTES, peers::MAX_PEERS};
 use driver_common::{
     os::{Kernel, KernelDpc, KernelLock, KernelTimer},
     trace::{self, Troubles},
@@ -239,6 +239,12 @@ impl Tunnel {
     /// Sends a frame of the engine's. `IRQL = DISPATCH_LEVEL`, no lock held.
     fn send(this: &Arc<Self>, frame: &[u8]) {
         let Some(&destination) = frame.first_chunk() else { return };
+        // Those of RDMA are counted by the engine (`oid::statistics`).
+        if Class::of(frame) != Class::Rdma
+            && let Some(adapter) = this.adapter()
+        {
+            adapter.sent().add(Kind::of(&destination), 1, frame.len() as u64);
+        }
         let way = this.way(destination);
         // SAFETY: bytes that somebody has.
         let put = unsafe { this.sender.put(Source::Bytes(frame), &way) };

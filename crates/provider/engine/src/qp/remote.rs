@@ -19,7 +19,6 @@ use super::{
 use crate::{
     cq::Cause,
     memory::{Access, Domain, Lookup},
-    nic::{Budget, TrafficCounters},
     os::{Os, SpinLock},
     sync::Ordering,
 };
@@ -246,11 +245,6 @@ impl<O: Os> Qp<O> {
         &self.domain
     }
 
-    /// What its traffic is counted in.
-    pub(crate) fn traffic(&self) -> &TrafficCounters {
-        &self.traffic
-    }
-
     /// Elements that a receive for it has at most.
     pub(crate) fn receive_elements(&self) -> usize {
         self.initiating.send_queue.with(|queue| queue.remote.capacity())
@@ -386,8 +380,6 @@ impl<O: Os> SendQueue<O> {
                         }
                     }
                 }
-                let done = Budget { requests: 1, bytes: request.length as usize };
-                qp.traffic.count_remote(done, matches!(request.work, Work::Read { .. }));
             }
             if let Some(flights) = &mut self.flights {
                 flights.cause = flight.cause;

@@ -12,7 +12,6 @@ use crate::{
     NtStatus,
     cq::Cause,
     memory::{self, Access, Lookup, Segment, Transfers},
-    nic::Budget,
     os::Os,
     qp::{Claim, Claimed, Failed, Qp},
 };
@@ -52,8 +51,6 @@ impl<O: Os> Entry<O> {
     /// Completes the receive that is claimed.
     fn received(&mut self, received: &Received) {
         let Some(claim) = self.claim.take() else { return };
-        let done = Budget { requests: 1, bytes: received.length as usize };
-        self.qp.traffic().count_remote(done, true);
         claim.receive(received.length, received.solicited, received.invalidated);
     }
 
@@ -153,12 +150,7 @@ const fn cause_of(failure: Failure) -> Option<Cause> {
 impl<O: Os> Adapter for Table<O> {
     fn check(&mut self, qp: u32, remote: Remote, access: adapter::Access) -> Result<(), Refused> {
         let is_write = access == adapter::Access::Write;
-        drop(self.find(qp, remote, if is_write { Access::RemoteWrite } else { Access::RemoteRead })?);
-        // Asked once for each message.
-        if let Some(entry) = self.get_mut(qp) {
-            entry.qp.traffic().count_remote(Budget { requests: 1, bytes: remote.length as usize }, is_write);
-        }
-        Ok(())
+        self.find(qp, remote, if is_write { Access::RemoteWrite } else { Access::RemoteRead }).map(drop)
     }
 
     fn read(&mut self, qp: u32, key: u32, address: u64, into: &mut [u8]) -> Result<(), Refused> {

@@ -226,11 +226,8 @@ impl QueuePair {
         adapter: &mut impl Adapter,
         counters: &mut Counters,
     ) -> Option<usize> {
-        if self.state != State::Ready {
-            return self.take_last_ack().map(|ack| ack.send(frame, counters));
-        }
         let Self { link, requester, responder, .. } = self;
-        let link = link.as_ref()?;
+        let link = link.as_ref().filter(|_| self.state == State::Ready)?;
         let length = match responder.transmit(link, frame, adapter, counters) {
             None => requester.transmit(now, link, frame, adapter),
             length => length,
@@ -239,9 +236,10 @@ impl QueuePair {
         length
     }
 
-    /// The ACK that has not gone out yet of one that has ended.
+    /// The ACK that has not gone out yet, if this has ended: [`transmit`](Self::transmit) has nothing any more.
     pub(crate) fn take_last_ack(&mut self) -> Option<LastAck> {
-        self.link.as_ref().and_then(|link| self.responder.take_last_ack(link))
+        let link = self.link.as_ref().filter(|_| matches!(self.state, State::Error(_)))?;
+        self.responder.take_last_ack(link)
     }
 
     /// Time has passed.

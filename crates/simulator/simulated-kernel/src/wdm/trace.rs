@@ -16,7 +16,7 @@ use wdk_bindings::{
 use super::trace_fields;
 use crate::{
     context::{self, DriverId},
-    findings::Findings,
+    findings::{Field, Findings},
     kernel::Kernel,
     ndk_steps::NdkSteps,
     report::bug_check,
@@ -54,9 +54,35 @@ pub struct Providers(LiteMap<u64, DriverId>);
 
 impl Part for Mutex<Providers> {}
 
-/// How often each event was written, by the name that it says of itself.
+/// What was written of an event.
 #[derive(Default)]
-pub struct Events(LiteMap<String, u32>);
+struct Written {
+    count: u32,
+    /// The sum of each field that is a number.
+    sums: LiteMap<String, u64>,
+}
+
+/// What was written, by the name that each event says of itself.
+#[derive(Default)]
+pub struct Events(LiteMap<String, Written>);
+
+impl Events {
+    fn hear(&mut self, name: &str, fields: &[(String, Field)]) {
+        if !self.0.contains_key(name) {
+            self.0.insert(name.to_owned(), Written::default());
+        }
+        let Some(written) = self.0.get_mut(name) else { return };
+        written.count += 1;
+        for (field, value) in fields {
+            let &Field::Number(value) = value else { continue };
+            if let Some(sum) = written.sums.get_mut(field) {
+                *sum = sum.wrapping_add(value);
+            } else {
+                written.sums.insert(field.clone(), value);
+            }
+        }
+    }
+}
 
 impl Part for Mutex<Events> {}
 
@@ -80,7 +106,15 @@ impl Kernel {
     /// How often each event of `TraceLogging` was written, by its name.
     #[must_use]
     pub fn events(&self) -> LiteMap<String, u32> {
-        self.state.locked::<Events>().0.clone()
+        let events = self.state.locked::<Events>();
+        events.0.iter().map(|(name, written)| (name.clone(), written.count)).collect()
+    }
+
+    /// The sum of a field, which is a number, over all events with that name; zero if none was written.
+    #[must_use]
+    pub fn event_sum(&self, event: &str, field: &str) -> u64 {
+        let events = self.state.locked::<Events>();
+        events.0.get(event).and_then(|written| written.sums.get(field)).copied().unwrap_or(0)
     }
 }
 
@@ -189,7 +223,7 @@ fn write(state: &State, handle: REGHANDLE, descriptor: *const u8, count: ULONG, 
         if name == "Finding" {
             state.part::<Findings>().hear(&fields);
         }
-        *state.locked::<Events>().0.entry(name).or_default() += 1;
+        state.locked::<Events>().hear(&name, &fields);
     }
     STATUS_SUCCESS
 }

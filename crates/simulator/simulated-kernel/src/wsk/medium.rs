@@ -52,6 +52,13 @@ pub enum Medium {
         /// What chance is made of.
         seed: u64,
     },
+    /// The same without checksums, as datagrams over IPv4 may be: one that the network changes arrives so.
+    Unchecked {
+        /// What the network does to them.
+        impairment: Impairment,
+        /// What chance is made of.
+        seed: u64,
+    },
     /// UDP on the loopback interface of the host: `127.0.0.1` and `::1`. A wildcard address is one of these.
     Host,
 }
@@ -80,12 +87,16 @@ impl Carrier {
     }
 
     fn lane(&mut self, source: SocketAddr, destination: SocketAddr) -> Option<&mut Lane> {
-        let Medium::Memory { impairment, seed } = self.medium else { return None };
+        let (impairment, seed) = match self.medium {
+            Medium::Memory { impairment, seed } => {
+                let lost = impairment.lost.saturating_add(impairment.changed);
+                (Impairment { lost, changed: 0, ..impairment }, seed)
+            }
+            Medium::Unchecked { impairment, seed } => (impairment, seed),
+            Medium::Host => return None,
+        };
         let number = self.lanes.len() as u64;
-        Some(self.lanes.entry((source, destination)).or_insert_with(|| {
-            let lost = impairment.lost.saturating_add(impairment.changed);
-            Lane::new(Impairment { lost, changed: 0, ..impairment }, seed ^ number << 32)
-        }))
+        Some(self.lanes.entry((source, destination)).or_insert_with(|| Lane::new(impairment, seed ^ number << 32)))
     }
 }
 
@@ -150,7 +161,7 @@ impl Network {
     }
 
     /// A datagram comes from `source`, which need not be of this machine: to the socket that has `destination`, or to nobody. Nothing
-    /// happens to it on its way. For [`Medium::Memory`].
+    /// happens to it on its way. For media in memory.
     pub fn inject(&self, source: SocketAddr, destination: SocketAddr, bytes: &[u8]) {
         let _inside = context::Inside::new("the network stack");
         let datagram = Datagram { source, bytes: bytes.to_vec() };

@@ -17,7 +17,7 @@ use engine::connection::InterfaceAddress;
 use host::machine::Machine;
 use ndk::{
     Access, Adapter, Completion, Connection, Cq, Mr, Notify, NtStatus, Offer, Pd, Qp, QpSizes,
-    host::{self as ndk_host, Cable, Counters, Driver, WireConfig, Wired, at_dispatch},
+    host::{self as ndk_host, Counters, Driver, Outlet, WireConfig, Wired, at_dispatch},
 };
 use network::{Aside, Captured, Datagrams, Impaired, Pump, Segment, Vxlan, VxlanConfig};
 use recorder::Ring;
@@ -94,20 +94,6 @@ fn open_real(of: &Of) -> Result<Box<dyn Segment>, Fault> {
 fn open_real(_: &Of) -> Result<Box<dyn Segment>, Fault> {
     let what = "tap devices and packet sockets are for Linux only: use --network vxlan";
     Err(Fault::Open(network::OpenError::Wrong(what.to_owned())))
-}
-
-/// The way of frames out.
-struct Out(Arc<dyn Segment>);
-
-impl Cable for Out {
-    fn send(&self, frame: &[u8]) {
-        // What cannot be sent is lost, as on any wire.
-        let _ = self.0.send(frame);
-    }
-
-    fn send_all(&self, frames: &mut dyn Iterator<Item = &[u8]>) {
-        let _ = self.0.send_all(&frames.collect::<Vec<_>>());
-    }
 }
 
 /// What the last REJ said: its reason in the lower half, the MTU that it wants in the upper.
@@ -187,7 +173,9 @@ impl<'run> Line<'run> {
         let failed = |status: NtStatus| Fault::Other(format!("no adapter: {status}"));
         // One processor, which a thread can be that drives the adapter.
         let machine = Machine::threads().processors(1).start();
-        let wired = Wired::unwatched(machine, config, wire, Box::new(Out(segment.clone()))).map_err(failed)?;
+        let out = segment.clone();
+        let cable = Outlet(move |frames: &[&[u8]]| drop(out.send_all(frames)));
+        let wired = Wired::unwatched(machine, config, wire, Box::new(cable)).map_err(failed)?;
         let (wired, recorded) = if of.record.is_wanted() {
             let processors = wired.machine().processors();
             let ring = of.record.ring(processors).map_err(Fault::Other)?;

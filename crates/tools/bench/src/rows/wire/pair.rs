@@ -15,7 +15,7 @@ use std::{
 use host::machine::{Machine, OnProcessor};
 use ndk::{
     Access, Adapter, Completion, Connection, Cq, Flags, Mr, Notify, Pd, Qp, QpSizes, Remote,
-    host::{Cable, Config, Driver, InterfaceAddress, Plug, WireConfig, Wired, at_dispatch},
+    host::{Cable, Config, Driver, InterfaceAddress, Outlet, Plug, WireConfig, Wired, at_dispatch},
 };
 use network::{Datagrams, Pump, Segment};
 
@@ -173,20 +173,6 @@ impl InMemory {
     }
 }
 
-/// The way of frames into a socket.
-struct Out(Arc<dyn Segment>);
-
-impl Cable for Out {
-    fn send(&self, frame: &[u8]) {
-        // What cannot be sent is lost, as on any wire.
-        let _ = self.0.send(frame);
-    }
-
-    fn send_all(&self, frames: &mut dyn Iterator<Item = &[u8]>) {
-        let _ = self.0.send_all(&frames.collect::<Vec<_>>());
-    }
-}
-
 /// Two adapters whose frames are datagrams on this machine.
 pub struct OverUdp {
     ends: Ends,
@@ -205,7 +191,8 @@ impl OverUdp {
         });
         let wires = [0, 1].map(|number: usize| {
             let (config, wire, _) = config([1, 2][number]);
-            let cable = Box::new(Out(segments[number].clone()));
+            let out = segments[number].clone();
+            let cable = Box::new(Outlet(move |frames: &[&[u8]]| drop(out.send_all(frames))));
             Wired::unwatched(machine(), config, wire, cable).expect("an adapter on a wire")
         });
         let pumps = pumps(&segments, &wires);
