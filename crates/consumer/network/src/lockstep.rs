@@ -6,7 +6,11 @@
 //! said by a seed and by how many went the same way before, and datagrams arrive in the order of their times. So nothing depends on
 //! how fast the machines are, and the same seed is the same network.
 
-use std::{collections::BTreeMap, net::IpAddr, net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use crate::impairment::{Impairment, Lane};
 
@@ -151,11 +155,11 @@ impl Lockstep {
                     let lane = &mut self.lanes[machine * self.machines.len() + to];
                     // What it is made of is here; the lane says when it arrives, and how often.
                     lane.send(time, &[0]);
-                    let mut next = || {
+                    let arrivals = std::iter::from_fn(|| {
                         let arrival = lane.next()?;
                         lane.receive(arrival).map(|_| arrival)
-                    };
-                    let arrivals: Vec<u64> = std::iter::from_fn(&mut next).collect();
+                    });
+                    let arrivals: Vec<u64> = arrivals.collect();
                     for arrival in arrivals {
                         self.put(to, machine, arrival, content.clone());
                     }
@@ -165,7 +169,7 @@ impl Lockstep {
         self.machines[machine].stands = Stands::Waits(report.next.unwrap_or(NEVER));
     }
 
-    /// A machine is not there any more. What is under way to it is lost.
+    /// A machine is not there any more. What is under way to it is lost; what it has sent before was reported.
     pub fn end(&mut self, machine: usize) {
         self.machines[machine].stands = Stands::Ended;
         self.machines[machine].under_way.clear();
@@ -186,7 +190,7 @@ impl Lockstep {
     }
 
     /// What happens next, when each machine that is there has reported. One at least goes on, unless all are stuck.
-    pub fn next(&mut self) -> Next {
+    pub fn go_on(&mut self) -> Next {
         let earliest: Vec<(usize, u64)> = self
             .machines
             .iter()
@@ -263,11 +267,11 @@ mod tests {
         network.report(1, waits(Some(130)));
         // The first may cause something at 120 on the other, which then comes back at 140. The other would have to wait until 120.
         let grant = Grant { until: Some(140), came: Vec::new() };
-        assert_eq!(network.next(), Next::Go(vec![(0, grant)]));
+        assert_eq!(network.go_on(), Next::Go(vec![(0, grant)]));
         assert!(network.runs(0) && !network.runs(1));
         network.report(0, Report { next: Some(1000), sent: vec![datagram(0, 1, 135, 7)] });
         let grant = Grant { until: Some(170), came: vec![Timed { time: 155, ..datagram(0, 1, 0, 7) }] };
-        assert_eq!(network.next(), Next::Go(vec![(1, grant)]));
+        assert_eq!(network.go_on(), Next::Go(vec![(1, grant)]));
     }
 
     #[test]
@@ -277,14 +281,14 @@ mod tests {
             .report(0, Report { next: None, sent: vec![Timed { time: 5, content: Content::Signal("x".to_owned()) }] });
         network.report(1, waits(None));
         network.end(2);
-        let Next::Go(grants) = network.next() else { panic!("a signal is under way") };
+        let Next::Go(grants) = network.go_on() else { panic!("a signal is under way") };
         assert_eq!(grants.iter().map(|(machine, _)| *machine).collect::<Vec<_>>(), [1]);
         assert_eq!(grants[0].1.came.len(), 1);
         network.report(1, waits(None));
-        assert_eq!(network.next(), Next::Stuck(vec![0, 1]));
+        assert_eq!(network.go_on(), Next::Stuck(vec![0, 1]));
         network.end(0);
         network.end(1);
-        assert_eq!(network.next(), Next::Over);
+        assert_eq!(network.go_on(), Next::Over);
     }
 
     #[test]
@@ -292,7 +296,7 @@ mod tests {
         let mut network = network(2, Impairment::default(), 1);
         network.report(0, waits(Some(3)));
         network.end(1);
-        assert_eq!(network.next(), Next::Go(vec![(0, Grant { until: None, came: Vec::new() })]));
+        assert_eq!(network.go_on(), Next::Go(vec![(0, Grant { until: None, came: Vec::new() })]));
     }
 
     /// A machine of a test, which sends at random times, and answers.
@@ -367,7 +371,7 @@ mod tests {
             network.report(me, waits(Some(toy.next)));
         }
         loop {
-            match network.next() {
+            match network.go_on() {
                 Next::Go(mut grants) => {
                     assert!(!grants.is_empty(), "somebody goes on");
                     let by = usize::try_from(order.next_u64() % grants.len() as u64).expect("small");

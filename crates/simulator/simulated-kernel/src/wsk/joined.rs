@@ -107,6 +107,12 @@ impl Network {
         state.machine.join(line);
     }
 
+    /// What the machine has sent to others and has not reported: for one that ends.
+    #[must_use]
+    pub fn unsent(&self) -> Vec<Timed> {
+        self.state().locked::<Carrier>().sent()
+    }
+
     /// Tells the other machines, of which there are so many, that this one has come to the barrier of that name, and waits until each of them
     /// has. A name is good for one time.
     pub fn meet(&self, name: &str, others: usize) {
