@@ -335,27 +335,27 @@ fn machines_have_what_is_theirs_and_what_is_everybodys() {
 #[test]
 fn what_machines_cannot_have_is_refused() {
     for (before, after, line, words) in [
-        ("name = \"two\"", "name = \"one\"", 26, "there is a machine `one` already"),
-        ("192.0.2.2/24", "192.0.2.1/24", 28, "the machine `one` has 192.0.2.1 too"),
-        ("processors = 3", "threads = true", 14, "`threads`"),
+        ("name = \"two\"", "name = \"one\"", 27, "there is a machine `one` already"),
+        ("192.0.2.2/24", "192.0.2.1/24", 29, "the machine `one` has 192.0.2.1 too"),
+        ("processors = 3", "threads = true", 13, "`threads`"),
         ("loss = 1", "loss = 101", 4, "`loss` is 101: percent"),
         ("loss = 1", "lost = 1", 4, "lost"),
         ("delay = 20", "delay = 0", 3, "`delay` is 0"),
         (
             "image = \"both\"\n[[machine.step]]\ndo = \"barrier\"\nname = \"there\"",
             "image = \"both\"",
-            26,
+            27,
             "the barriers (none)",
         ),
-        ("do = \"barrier\"\nname = \"there\"\n\n", "do = \"barrier\"\n\n", 22, "`name` is missing"),
+        ("do = \"barrier\"\nname = \"there\"\n\n", "do = \"barrier\"\n\n", 23, "`name` is missing"),
         (
             "do = \"load\"\nimage = \"own\"",
             "do = \"barrier\"\nname = \"there\"",
-            22,
+            23,
             "was at the barrier `there` before",
         ),
         ("[[image]]", "[[device]]\nname = \"d\"\nimage = \"both\"\n[[image]]", 10, "[[machine.device]]"),
-        ("image = \"own\"\n", "image = \"awn\"\n", 19, "there is no image `awn`"),
+        ("image = \"own\"\n", "image = \"awn\"\n", 20, "there is no image `awn`"),
     ] {
         let text = MACHINES.replacen(before, after, 1);
         let refused = parse(&text).expect_err(after);
