@@ -300,7 +300,7 @@ fn one_run(
             member.tell(&Answer::End);
         }
     }
-    for member in members.iter_mut().filter(|member| member.hash.is_none()) {
+    for member in members.iter().filter(|member| member.hash.is_none()) {
         member.wait_for_end(workers);
     }
     Ok(Some(outcome))
@@ -308,10 +308,10 @@ fn one_run(
 
 impl Member<'_> {
     /// Waits until the worker has ended, which is told to, but not for ever.
-    fn wait_for_end(&mut self, workers: &Workers<'_>) {
+    fn wait_for_end(&self, workers: &Workers<'_>) {
         let since = Instant::now();
         while !workers.is_stopped() && since.elapsed() < workers.limit {
-            if let Err(RecvTimeoutError::Disconnected) = self.said.recv_timeout(LOOK) {
+            if matches!(self.said.recv_timeout(LOOK), Err(RecvTimeoutError::Disconnected)) {
                 return;
             }
         }

@@ -116,10 +116,14 @@ fn chance(value: &Spanned<Value>, key: &str) -> Result<u32> {
         Value::Float(percent) => Some(*percent),
         _ => None,
     };
-    match percent.filter(|percent| (0.0..=100.0).contains(percent)) {
-        // At most a million, and not below zero.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
-        Some(percent) => Ok((percent * 10_000.0).round() as u32),
-        None => problem(value.span(), format!("`{key}` is {}: percent, from 0 to 100", value.get_ref())),
-    }
+    let Some(percent) = percent.filter(|percent| (0.0..=100.0).contains(percent)) else {
+        return problem(value.span(), format!("`{key}` is {}: percent, from 0 to 100", value.get_ref()));
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most a million, and not below zero"
+    )]
+    let in_a_million = (percent * 10_000.0).round() as u32;
+    Ok(in_a_million)
 }
