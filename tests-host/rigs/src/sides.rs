@@ -28,8 +28,13 @@ pub fn add_network_below(kernel: &Kernel) {
 
 /// An adapter at that end of the wire.
 pub fn add_end(driver: &Driver, end: usize, more: &[(&str, &str)]) -> Nic {
-    let (local, peer) = (BELOW[end].to_string(), BELOW[1 - end].to_string());
-    let mut keywords = vec![("WirePeer", peer.as_str()), ("WireLocal", local.as_str())];
+    add_end_by(driver, end, &BELOW[1 - end].to_string(), more)
+}
+
+/// The same with that address as its peer.
+pub fn add_end_by(driver: &Driver, end: usize, peer: &str, more: &[(&str, &str)]) -> Nic {
+    let local = BELOW[end].to_string();
+    let mut keywords = vec![("WirePeer", peer), ("WireLocal", local.as_str())];
     keywords.extend(more);
     add(driver, &keywords)
 }
@@ -53,9 +58,20 @@ pub fn wait_for_links(kernel: &Kernel, nics: [&Nic; 2]) {
 
 /// Does something on a machine with the two ends of a wire, both with their addresses, and takes everything away.
 pub fn with_wire<R>(kernel: &Kernel, keywords: &[(&str, &str)], work: impl FnOnce(&Driver, [&Nic; 2]) -> R) -> R {
+    let peers = [1, 0].map(|end| BELOW[end].to_string());
+    with_wire_by(kernel, peers.each_ref().map(String::as_str), keywords, work)
+}
+
+/// The same with these addresses as the peers of the two ends.
+pub fn with_wire_by<R>(
+    kernel: &Kernel,
+    peers: [&str; 2],
+    keywords: &[(&str, &str)],
+    work: impl FnOnce(&Driver, [&Nic; 2]) -> R,
+) -> R {
     add_network_below(kernel);
     let driver = load(kernel).expect("the driver loads");
-    let nics = [0, 1].map(|end| add_end(&driver, end, keywords));
+    let nics = [0, 1].map(|end| add_end_by(&driver, end, peers[end], keywords));
     wait_for_links(kernel, nics.each_ref());
     configure(kernel, nics.each_ref());
     let result = work(&driver, nics.each_ref());

@@ -22,6 +22,8 @@ impl Linked {
             "softndknic" => (softndknic::driver_entry, &["softndknic", "driver_common", "provider", "engine", "cable"]),
             "ndktest" => (ndktest::driver_entry, &["ndktest", "conformance"]),
             "consumer" => (self.consumer?, &[]),
+            // Of two machines one may have the right one, whatever the other has.
+            "right" => (consumer_c::VARIANTS.iter().find(|variant| variant.name == "right")?.entry, &[]),
             _ => return None,
         })
     }

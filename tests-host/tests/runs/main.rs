@@ -4,6 +4,7 @@
 #![cfg(unix)]
 
 mod linked;
+mod nodes;
 mod observed;
 mod own;
 mod sample;

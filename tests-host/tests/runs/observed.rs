@@ -55,13 +55,13 @@ fn run(script: &Path, seeds: &str, consumer: &str, told: &[Told], faults: Faults
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("a folder");
     let last = seeds.parse::<runner::Seeds>().expect("seeds").iter().last().expect("one");
-    let recordings = Some(Recordings { folder: folder.clone(), passing: last });
+    let recordings = Some(Recordings { folder: folder.clone(), passing: last, machine: None });
     (carry_out(&Job { recordings, ..Job::new(script, faults) }, seeds, consumer), folder)
 }
 
 /// What a run has left.
 fn recording(folder: &Path, seed: u64) -> Option<Recording> {
-    let memory = std::fs::read(Recordings::file(folder, seed, None)).ok()?;
+    let memory = std::fs::read(Recordings::file(folder, seed, None, None)).ok()?;
     let file = recording::salvage(&memory).expect("the slots of a ring");
     Some(Recording::read(&file).expect("a recording"))
 }

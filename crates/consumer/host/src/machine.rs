@@ -18,6 +18,7 @@ mod event;
 mod failure;
 mod irql;
 mod lock_order;
+mod outside;
 mod plain;
 mod queue;
 mod queued_lock;
@@ -42,6 +43,7 @@ pub use self::{
     failure::Failure,
     irql::{Irql, assert_irql_at_most, assert_no_locks_held, current_irql, locks_held, lower, no_locks_held, raise},
     lock_order::forget as forget_lock_order,
+    outside::Outside,
     plain::PlainDpc,
     queued_lock::LockQueue,
     rules::Rule,

@@ -9,6 +9,7 @@
 //!
 //! [`Impaired`] and [`Captured`] stand before any of them: frames are lost, late, doubled or changed as a seed says, or written to a
 //! file. A [`Pump`] brings frames in on a thread of its own. Frames go as they are, without a frame check sequence; a segment may lose them, as Ethernet does.
+//! [`lockstep`] is the network of machines whose time is simulated.
 //!
 //! ```
 //! use std::time::Duration;
@@ -30,6 +31,7 @@ mod datagrams;
 mod error;
 mod impaired;
 mod impairment;
+pub mod lockstep;
 pub mod memory;
 mod pump;
 #[cfg(target_os = "linux")]

@@ -73,7 +73,7 @@ impl<'run, M: Machine> Drive<'run, M> {
     /// Returns true if something is not there that the step needs.
     fn lacks(&self, action: &'run Action) -> bool {
         let needed = match action {
-            Action::Load(_) | Action::Open { .. } | Action::Sleep(_) => return false,
+            Action::Load(_) | Action::Open { .. } | Action::Sleep(_) | Action::Barrier(_) => return false,
             Action::Unload(name) => Thing::Image(name),
             Action::Start(name) => match self.script.device(name) {
                 Some(device) => Thing::Image(&device.image),
@@ -187,6 +187,10 @@ impl<'run, M: Machine> Drive<'run, M> {
             }
             Action::Sleep(microseconds) => {
                 self.machine.sleep(*microseconds);
+                NtStatus::SUCCESS
+            }
+            Action::Barrier(name) => {
+                self.machine.meet(name);
                 NtStatus::SUCCESS
             }
             Action::Wait { request, output } => {

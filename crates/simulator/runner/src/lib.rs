@@ -9,6 +9,7 @@
 //! | [`seeds`] | `1..1000` |
 //! | [`faults`] | what is made to fail, and how its runs are shared out |
 //! | [`worker`] | processes that carry out seeds, because a broken rule ends its process |
+//! | [`nodes`] | runs of several machines, each a worker of its own |
 //! | [`places`] | places in images, as findings name them |
 //! | [`report`] | text, JSON, JUnit, exit codes |
 //!
@@ -18,6 +19,7 @@ pub mod bytes;
 pub mod drive;
 pub mod faults;
 pub mod machine;
+pub mod nodes;
 pub mod parse;
 pub mod places;
 mod raw;

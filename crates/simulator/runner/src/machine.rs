@@ -2,11 +2,12 @@
 
 use std::{io, path::Path};
 
+use network::lockstep::{Exchange, Timed};
 use ntstatus::NtStatus;
 
 use crate::{
     faults::RunFaults,
-    script::{Device, Image, Settings},
+    script::{Device, Image, Prefix, Settings},
 };
 
 /// What a program gets for a control code.
@@ -116,6 +117,16 @@ pub trait Machine {
 
     /// Lets time pass.
     fn sleep(&mut self, microseconds: u64);
+
+    /// From now on the machine is one of several: it has an interface with these addresses in the network between them, and its time goes
+    /// on with that of so many others. Before anything else.
+    fn join(&mut self, addresses: &[Prefix], others: usize, exchange: Box<dyn Exchange>);
+
+    /// Waits until every machine has come to the barrier of that name.
+    fn meet(&mut self, barrier: &str);
+
+    /// What the machine has sent to others and has not reported yet, when its script is at its end.
+    fn unsent(&mut self) -> Vec<Timed>;
 
     /// Ends the kernel, and checks that nothing is left in it. A number that depends on every choice of the seed: equal for two runs
     /// that are the same.

@@ -5,6 +5,7 @@
 
 mod interface;
 mod known;
+mod machines;
 mod nearest;
 mod part;
 mod registry;
@@ -88,8 +89,18 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 fn script(raw: raw::Script, line: &dyn Fn(usize) -> usize) -> Result<Script> {
-    let kernel = settings(raw.kernel)?;
-    let mut script = Script { kernel, images: Vec::new(), devices: Vec::new(), steps: Vec::new() };
+    if !raw.machine.is_empty() {
+        return machines::machines(raw, line);
+    }
+    if let Some(network) = raw.network {
+        return problem(network.span(), "`network` is between machines, and the script has no `machine`");
+    }
+    one(raw, line, World::default())
+}
+
+/// What is done on one machine.
+fn one(raw: raw::Script, line: &dyn Fn(usize) -> usize, mut world: World) -> Result<Script> {
+    let mut script = Script::new(settings(raw.kernel)?);
     for raw in raw.image {
         let image = image(&raw)?;
         if script.image(&image.name).is_some() {
@@ -107,7 +118,6 @@ fn script(raw: raw::Script, line: &dyn Fn(usize) -> usize) -> Result<Script> {
         }
         script.devices.push(device);
     }
-    let mut world = World::default();
     for raw in raw.step {
         let (at, number) = (raw.span(), line(raw.span().start));
         for (action, status) in Keys(raw).actions(&script)? {
@@ -261,7 +271,7 @@ pub fn read(path: &Path) -> std::result::Result<Script, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut script = parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    for image in &mut script.images {
+    for image in script.all_images_mut() {
         image.file = folder.join(&image.file);
     }
     Ok(script)

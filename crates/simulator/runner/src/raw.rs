@@ -15,9 +15,39 @@ pub struct Script {
     pub device: Vec<Spanned<Device>>,
     #[serde(default)]
     pub step: Vec<Spanned<Step>>,
+    #[serde(default)]
+    pub machine: Vec<Spanned<Machine>>,
+    pub network: Option<Spanned<Network>>,
 }
 
+/// One of several machines: what a script has, and what it is called.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Machine {
+    pub name: Option<Spanned<String>>,
+    #[serde(default)]
+    pub addresses: Vec<Spanned<String>>,
+    pub kernel: Option<Kernel>,
+    #[serde(default)]
+    pub image: Vec<Spanned<Image>>,
+    #[serde(default)]
+    pub device: Vec<Spanned<Device>>,
+    #[serde(default)]
+    pub step: Vec<Spanned<Step>>,
+}
+
+/// The network between machines.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Network {
+    pub delay: Option<Spanned<i64>>,
+    pub loss: Option<Spanned<Value>>,
+    pub double: Option<Spanned<Value>>,
+    pub reorder: Option<Spanned<Value>>,
+    pub corrupt: Option<Spanned<Value>>,
+}
+
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Kernel {
     pub processors: Option<Spanned<i64>>,
@@ -26,7 +56,7 @@ pub struct Kernel {
     pub datagrams: Option<Spanned<String>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Image {
     pub name: Option<Spanned<String>>,
@@ -80,6 +110,7 @@ pub struct Step {
     pub status: Option<Spanned<Value>>,
     pub state: Option<Spanned<String>>,
     pub microseconds: Option<Spanned<i64>>,
+    pub name: Option<Spanned<String>>,
 }
 
 /// A part of an input: exactly one key.

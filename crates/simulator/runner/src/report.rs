@@ -1,6 +1,11 @@
 //! What became of a run: for people, for programs, for CI.
 
-use std::{collections::BTreeMap, fmt, io::Write, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    io::Write,
+    time::Duration,
+};
 
 #[cfg(feature = "junit")]
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
@@ -16,6 +21,9 @@ pub struct Finding {
     pub words: String,
     /// The number of the step in which it was seen, from 0.
     pub step: Option<usize>,
+    /// The machine, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     /// Places in images that the words and the output name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<ImageOffset>,
@@ -27,7 +35,23 @@ impl Finding {
     /// A finding without an output.
     #[must_use]
     pub fn new(rule: impl Into<String>, words: impl Into<String>, step: Option<usize>) -> Self {
-        Self { rule: rule.into(), words: words.into(), step, places: Vec::new(), output: String::new() }
+        let (machine, places, output) = (None, Vec::new(), String::new());
+        Self { rule: rule.into(), words: words.into(), step, machine, places, output }
+    }
+}
+
+impl Finding {
+    /// The machine in front of what was seen there, if there are several.
+    fn on(&self) -> String {
+        self.machine.as_ref().map_or_else(String::new, |machine| format!("{machine}: "))
+    }
+
+    /// The places of which more is known than the offset, each on a line.
+    fn write_places(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for place in self.places.iter().filter(|place| place.function.is_some() || place.file.is_some()) {
+            writeln!(f, "    {}{place}", self.on())?;
+        }
+        Ok(())
     }
 }
 
@@ -75,10 +99,29 @@ pub struct Outcome {
     pub fault: Option<u64>,
     /// A number that depends on every choice of the seed, if it passed.
     pub hash: Option<u64>,
-    /// What was found.
-    pub finding: Option<Finding>,
+    /// What was found. More than one only of several machines.
+    pub findings: Vec<Finding>,
+    /// Where the machines stood on which nothing was found, when another one has ended the run.
+    pub stood: Vec<Stood>,
     /// How long it took.
     pub took: Duration,
+}
+
+/// Where a machine stood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stood {
+    /// Its name.
+    pub machine: String,
+    /// In words.
+    pub words: String,
+}
+
+impl Outcome {
+    /// That of a run without findings.
+    #[must_use]
+    pub const fn new(seed: u64, fault: Option<u64>, took: Duration) -> Self {
+        Self { seed, fault, hash: None, findings: Vec::new(), stood: Vec::new(), took }
+    }
 }
 
 /// What became of all runs.
@@ -116,7 +159,7 @@ struct JsonFinding<'results> {
 impl Results {
     /// What was found, with its seeds.
     pub fn findings(&self) -> impl Iterator<Item = (u64, &Finding)> {
-        self.outcomes.iter().filter_map(|outcome| Some((outcome.seed, outcome.finding.as_ref()?)))
+        self.outcomes.iter().flat_map(|outcome| outcome.findings.iter().map(|finding| (outcome.seed, finding)))
     }
 
     /// How many seeds there were.
@@ -129,10 +172,18 @@ impl Results {
     #[must_use]
     pub fn rules(&self) -> BTreeMap<&str, usize> {
         let mut rules = BTreeMap::new();
-        for (_, finding) in self.findings() {
-            *rules.entry(finding.rule.as_str()).or_insert(0) += 1;
+        for outcome in &self.outcomes {
+            let found: BTreeSet<_> = outcome.findings.iter().map(|finding| finding.rule.as_str()).collect();
+            for rule in found {
+                *rules.entry(rule).or_insert(0) += 1;
+            }
         }
         rules
+    }
+
+    /// How many runs there were in which something was found.
+    fn failed(&self) -> usize {
+        self.outcomes.iter().filter(|outcome| !outcome.findings.is_empty()).count()
     }
 
     /// 0 if nothing was found, else 1: as `docs/ndkctl.md` has it.
@@ -147,7 +198,7 @@ impl Results {
     ///
     /// What the writer says.
     pub fn write_json(&self, mut to: impl Write) -> std::io::Result<()> {
-        let failed = self.findings().count();
+        let failed = self.failed();
         let json = Json {
             name: &self.name,
             seeds: self.seeds(),
@@ -159,9 +210,9 @@ impl Results {
             findings: self
                 .outcomes
                 .iter()
-                .filter_map(|outcome| {
-                    let finding = outcome.finding.as_ref()?;
-                    Some(JsonFinding { seed: outcome.seed, fault: outcome.fault, finding })
+                .flat_map(|outcome| {
+                    let of = |finding| JsonFinding { seed: outcome.seed, fault: outcome.fault, finding };
+                    outcome.findings.iter().map(of)
                 })
                 .collect(),
         };
@@ -178,11 +229,21 @@ impl Results {
     pub fn write_junit(&self, to: impl Write) -> Result<(), String> {
         let mut suite = TestSuite::new(self.name.as_str());
         for outcome in &self.outcomes {
-            let status = outcome.finding.as_ref().map_or_else(TestCaseStatus::success, |finding| {
+            let status = outcome.findings.first().map_or_else(TestCaseStatus::success, |finding| {
                 let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-                status.set_type(finding.rule.as_str()).set_message(finding.words.as_str());
-                let places: Vec<_> = finding.places.iter().map(ToString::to_string).collect();
-                status.set_description(format!("{}\n{}", places.join("\n"), finding.output));
+                status.set_type(finding.rule.as_str()).set_message(format!("{}{}", finding.on(), finding.words));
+                let described = outcome.findings.iter().map(|finding| {
+                    let places: Vec<_> = finding.places.iter().map(ToString::to_string).collect();
+                    format!(
+                        "{}{}: {}\n{}\n{}",
+                        finding.on(),
+                        finding.rule,
+                        finding.words,
+                        places.join("\n"),
+                        finding.output
+                    )
+                });
+                status.set_description(described.collect::<Vec<_>>().join("\n"));
                 status
             });
             let mut case = TestCase::new(outcome.to_string(), status);
@@ -206,17 +267,22 @@ impl fmt::Display for Outcome {
 /// For people: each rule with its first run, and how to see it again.
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (runs, failed) = (self.outcomes.len(), self.findings().count());
+        let (runs, failed) = (self.outcomes.len(), self.failed());
         let what = if self.outcomes.iter().any(|outcome| outcome.fault.is_some()) { "runs" } else { "seeds" };
         for (rule, count) in self.rules() {
             let first = self.outcomes.iter().find_map(|outcome| {
-                let finding = outcome.finding.as_ref().filter(|finding| finding.rule == rule)?;
+                let finding = outcome.findings.iter().find(|finding| finding.rule == rule)?;
                 Some((outcome, finding))
             });
             let Some((outcome, finding)) = first else { continue };
-            writeln!(f, "{rule}: {}", finding.words)?;
-            for place in finding.places.iter().filter(|place| place.function.is_some() || place.file.is_some()) {
-                writeln!(f, "    {place}")?;
+            writeln!(f, "{rule}: {}{}", finding.on(), finding.words)?;
+            finding.write_places(f)?;
+            for other in outcome.findings.iter().filter(|other| *other != finding) {
+                writeln!(f, "    {}{}: {}", other.on(), other.rule, other.words)?;
+                other.write_places(f)?;
+            }
+            for Stood { machine, words } in &outcome.stood {
+                writeln!(f, "    {machine}: {words}")?;
             }
             write!(f, "    {count} of {runs} {what}; again with --seeds {}", outcome.seed)?;
             if let Some(fault) = outcome.fault {
@@ -237,11 +303,11 @@ mod tests {
     fn results() -> Results {
         let took = Duration::from_millis(1500);
         let finding =
-            |words: &str| Some(Finding { output: "a\u{1}b".to_owned(), ..Finding::new("pool-leak", words, Some(2)) });
+            |words: &str| vec![Finding { output: "a\u{1}b".to_owned(), ..Finding::new("pool-leak", words, Some(2)) }];
         let outcomes = vec![
-            Outcome { seed: 1, fault: None, hash: Some(9), finding: None, took },
-            Outcome { seed: 2, fault: None, hash: None, finding: finding("one <block>"), took },
-            Outcome { seed: 3, fault: None, hash: None, finding: finding("two"), took },
+            Outcome { hash: Some(9), ..Outcome::new(1, None, took) },
+            Outcome { findings: finding("one <block>"), ..Outcome::new(2, None, took) },
+            Outcome { findings: finding("two"), ..Outcome::new(3, None, took) },
         ];
         Results { name: "consumer".to_owned(), outcomes, took }
     }

@@ -1,7 +1,8 @@
 //! What a script says.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
+use network::Impairment;
 use ntstatus::NtStatus;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,61 @@ pub struct Script {
     pub devices: Vec<Device>,
     /// What is done, in order. At the end everything is closed, removed and unloaded.
     pub steps: Vec<Step>,
+    /// The machines, if there is more than one: then all of the above is empty, and each has its own.
+    pub machines: Vec<Node>,
+    /// What is between them.
+    pub network: NetworkSettings,
+}
+
+/// One of several machines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its name in the script.
+    pub name: String,
+    /// The addresses of its interface in the network between the machines, with the lengths of their prefixes. No driver has it.
+    pub addresses: Vec<Prefix>,
+    /// What is done there. It has no machines of its own.
+    pub script: Script,
+}
+
+/// What the network between machines does to datagrams. Chances are in a million.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkSettings {
+    /// How long each datagram is under way at least, in microseconds.
+    pub delay: u64,
+    /// Datagrams that are lost.
+    pub loss: u32,
+    /// Datagrams that come twice.
+    pub double: u32,
+    /// Datagrams that come later than some that were sent after them.
+    pub reorder: u32,
+    /// Datagrams that are changed on their way.
+    pub corrupt: u32,
+}
+
+impl Default for NetworkSettings {
+    fn default() -> Self {
+        Self { delay: 50, loss: 0, double: 0, reorder: 0, corrupt: 0 }
+    }
+}
+
+impl NetworkSettings {
+    /// What comes late is this many delays later at most.
+    const LATENESS: u32 = 8;
+
+    /// The same for the network that carries them.
+    #[must_use]
+    pub fn impairment(&self) -> Impairment {
+        let delay = Duration::from_micros(self.delay);
+        Impairment {
+            lost: self.loss,
+            doubled: self.double,
+            changed: self.corrupt,
+            late: self.reorder,
+            lateness: delay.saturating_mul(Self::LATENESS),
+            delay,
+        }
+    }
 }
 
 /// Settings of the kernel.
@@ -228,6 +284,8 @@ pub enum Action {
     Cancel(String),
     /// Lets microseconds pass.
     Sleep(u64),
+    /// Waits until every machine has come to the barrier of that name.
+    Barrier(String),
 }
 
 impl Action {
@@ -248,17 +306,47 @@ impl Action {
             Self::Wait { request, .. } => ("wait", request),
             Self::Cancel(name) => ("cancel", name),
             Self::Sleep(_) => ("sleep", ""),
+            Self::Barrier(name) => ("barrier", name),
         }
     }
 }
 
 impl Script {
+    /// A script in which nothing is done.
+    #[must_use]
+    pub fn new(kernel: Settings) -> Self {
+        Self {
+            kernel,
+            images: Vec::new(),
+            devices: Vec::new(),
+            steps: Vec::new(),
+            machines: Vec::new(),
+            network: NetworkSettings::default(),
+        }
+    }
+
+    /// The images of all machines.
+    pub fn all_images(&self) -> impl Iterator<Item = &Image> {
+        self.images.iter().chain(self.machines.iter().flat_map(|node| &node.script.images))
+    }
+
+    /// The same, to change them.
+    pub fn all_images_mut(&mut self) -> impl Iterator<Item = &mut Image> {
+        self.images.iter_mut().chain(self.machines.iter_mut().flat_map(|node| &mut node.script.images))
+    }
+
+    /// What is done on the machine of that name, or on the only one.
+    #[must_use]
+    pub fn on(&self, machine: Option<&str>) -> &Self {
+        let node = self.machines.iter().find(|node| Some(node.name.as_str()) == machine);
+        node.map_or(self, |node| &node.script)
+    }
+
     /// What is done with images for which there is no script: each is loaded and gets a device, if it has asked for devices; then they
     /// are removed and unloaded, the newest first.
     #[must_use]
     pub fn default_for(files: &[PathBuf]) -> Self {
-        let mut script =
-            Self { kernel: Settings::default(), images: Vec::new(), devices: Vec::new(), steps: Vec::new() };
+        let mut script = Self::new(Settings::default());
         for (number, file) in files.iter().enumerate() {
             let service = service_of(file);
             let name =
@@ -286,7 +374,7 @@ impl Script {
     pub fn advise(&mut self) {
         const ADVISE: &str = "Advise";
         const STOP: RegistryValue = RegistryValue::Number(4);
-        for image in &mut self.images {
+        for image in self.all_images_mut() {
             let is_ours = ["softndk", "softndknic"].contains(&service_of(&image.file).as_str());
             let says = image.registry.iter().any(|(name, _)| name.eq_ignore_ascii_case(ADVISE));
             if is_ours && !says {
@@ -299,7 +387,7 @@ impl Script {
     /// is none.
     pub fn tell(&mut self, stem: &str, told: &Told) -> bool {
         let mut is_there = false;
-        for image in self.images.iter_mut().filter(|image| service_of(&image.file) == stem) {
+        for image in self.all_images_mut().filter(|image| service_of(&image.file) == stem) {
             image.told.push(told.clone());
             is_there = true;
         }

@@ -8,7 +8,7 @@ use std::{
     collections::VecDeque,
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -18,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use network::lockstep::{Exchange, Grant, Report, Timed};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -25,7 +26,9 @@ use crate::{
     drive::drive,
     faults::{Faults, Portion, RunFaults},
     machine::{Machine, Machines},
+    nodes,
     report::{Finding, Outcome},
+    script::Prefix,
 };
 
 /// How a worker's line begins, so that what drivers print is told from it.
@@ -35,11 +38,11 @@ const BROKEN: &str = "rule broken: ";
 /// What a bug check says if something was made to fail before.
 const INJECTED: &str = "; after an injected failure";
 /// What a finding is called if the worker ended without naming a rule.
-const CRASH: &str = "crash";
+pub(crate) const CRASH: &str = "crash";
 /// Bytes of a worker's standard error that are kept, the last ones.
 const KEPT: usize = 64 << 10;
 
-/// What a worker has to do. It comes as JSON by its standard input.
+/// What a worker has to do. It comes as a line of JSON by its standard input.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// The script. Files of images are as the worker is to open them.
@@ -50,6 +53,27 @@ pub struct Job {
     pub portions: Vec<Portion>,
     /// What becomes of recordings.
     pub recordings: Option<Recordings>,
+    /// Which machine it is, if there are several.
+    pub place: Option<Place>,
+}
+
+/// One of several machines, as its worker knows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// Its number, from 0.
+    pub number: u64,
+    /// How many others there are.
+    pub others: usize,
+    /// The addresses that it has in the network between them.
+    pub addresses: Vec<Prefix>,
+}
+
+impl Place {
+    /// The seed of the machine in the run with that seed. Machines that do the same should not do it at the same moments.
+    #[must_use]
+    pub const fn seed(&self, seed: u64) -> u64 {
+        seed ^ self.number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
 }
 
 /// Where workers put what drivers have recorded of their consumers: of each run in which something was found, and of one that passed.
@@ -59,18 +83,21 @@ pub struct Recordings {
     pub folder: PathBuf,
     /// The seed of the one that passed.
     pub passing: u64,
+    /// The machine, if there are several.
+    pub machine: Option<String>,
 }
 
 impl Recordings {
-    /// The file of the run with that seed, and with that failure.
+    /// The file of the run with that seed, and with that failure; of that machine, if there are several.
     #[must_use]
-    pub fn file(folder: &Path, seed: u64, fault: Option<u64>) -> PathBuf {
-        folder.join(format!("{seed}-{}.slots", fault.unwrap_or(0)))
+    pub fn file(folder: &Path, seed: u64, fault: Option<u64>, machine: Option<&str>) -> PathBuf {
+        let machine = machine.map_or_else(String::new, |machine| format!("-{machine}"));
+        folder.join(format!("{seed}-{}{machine}.slots", fault.unwrap_or(0)))
     }
 
     /// The file of that run, if its recording is wanted.
     fn of(&self, run: &Portion, fault: Option<u64>) -> PathBuf {
-        Self::file(&self.folder, run.seed, fault)
+        Self::file(&self.folder, run.seed, fault, self.machine.as_deref())
     }
 }
 
@@ -78,7 +105,7 @@ impl Job {
     /// A job without runs.
     #[must_use]
     pub const fn new(script: Script, faults: Faults) -> Self {
-        Self { script, faults, portions: Vec::new(), recordings: None }
+        Self { script, faults, portions: Vec::new(), recordings: None, place: None }
     }
 
     /// Reads what [`supervise`] writes to a worker.
@@ -86,25 +113,61 @@ impl Job {
     /// # Errors
     ///
     /// One line.
-    pub fn read(from: impl Read) -> Result<Self, String> {
-        serde_json::from_reader(from).map_err(|error| format!("the standard input is no job for a worker: {error}"))
+    pub fn read(mut from: impl BufRead) -> Result<Self, String> {
+        let mut line = String::new();
+        // What comes behind it is for a machine that is one of several.
+        let read = from.read_line(&mut line).map_err(|error| error.to_string());
+        let job = read.and_then(|_| serde_json::from_str(&line).map_err(|error| error.to_string()));
+        job.map_err(|error| format!("the standard input is no job for a worker: {error}"))
     }
 }
 
 /// What a worker says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Message {
+pub(crate) enum Message {
     /// A run begins. `fault` is the number of what is to fail.
     Began { seed: u64, fault: Option<u64> },
     /// A step begins.
     Step(usize),
-    /// The run has come to its end.
-    Passed { hash: u64 },
+    /// The run has come to its end. One of several machines has sent this last.
+    Passed {
+        hash: u64,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        sent: Vec<Timed>,
+    },
     /// The run has come to its end, and there was nothing any more that could have failed.
     Beyond,
     /// A step has ended otherwise than the script says; the worker ends.
     Unexpected { words: String, failed: bool },
+    /// One of several machines waits until it hears that it may go on.
+    Waits(Report),
+}
+
+/// What a machine that is one of several hears, each a line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Answer {
+    /// It may go on.
+    Go(Grant),
+    /// The run is over.
+    End,
+}
+
+/// The way of such a machine to [`nodes`]: the worker's standard output and input.
+struct Line;
+
+impl Exchange for Line {
+    fn exchange(&mut self, report: Report) -> Option<Grant> {
+        say(&Message::Waits(report));
+        let mut line = String::new();
+        let read = std::io::stdin().lock().read_line(&mut line);
+        match read.ok().and_then(|_| serde_json::from_str(&line).ok()) {
+            Some(Answer::Go(grant)) => Some(grant),
+            // Whoever has started this process is gone.
+            Some(Answer::End) | None => None,
+        }
+    }
 }
 
 fn say(line: &Message) {
@@ -124,7 +187,11 @@ pub fn work(job: &Job, machines: &impl Machines) {
             let plan = run.plan(job.faults);
             let fault = if let RunFaults::Nth(number) = plan { Some(number) } else { None };
             say(&Message::Began { seed: run.seed, fault });
-            let mut machine = machines.machine(run.seed, job.script.kernel);
+            let seed = job.place.as_ref().map_or(run.seed, |place| place.seed(run.seed));
+            let mut machine = machines.machine(seed, job.script.kernel);
+            if let Some(place) = &job.place {
+                machine.join(&place.addresses, place.others, Box::new(Line));
+            }
             machine.inject(plan);
             let recording = job.recordings.as_ref().map(|recordings| recordings.of(&run, fault));
             if let Some(file) = &recording {
@@ -144,9 +211,10 @@ pub fn work(job: &Job, machines: &impl Machines) {
                 std::process::exit(1);
             }
             let failed = machine.failures() > 0;
+            let sent = if job.place.is_some() { machine.unsent() } else { Vec::new() };
             let hash = machine.finish();
             let beyond = job.faults == Faults::EachCall && run.first > 0 && !failed;
-            say(&if beyond { Message::Beyond } else { Message::Passed { hash } });
+            say(&if beyond { Message::Beyond } else { Message::Passed { hash, sent } });
             left = run.rest(job.faults, failed);
         }
     }
@@ -169,13 +237,13 @@ pub struct Workers<'run> {
 }
 
 impl Workers<'_> {
-    fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Relaxed)
     }
 }
 
 /// How often it is looked if somebody wants an end.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// Has workers carry out a job with each of the seeds.
 ///
@@ -212,13 +280,20 @@ pub fn supervise(
                     done(&outcome);
                     outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
                 };
-                let crash = one_worker(job, &mut batch, workers, command(), &mut ended)?;
+                let crash = if job.script.machines.is_empty() {
+                    one_worker(job, &mut batch, workers, command(), &mut ended)?
+                } else {
+                    nodes::one_group(job, &mut batch, workers, &command, &mut ended)?
+                };
                 if let Some(Crash { run, outcome }) = crash.filter(|_| !workers.is_stopped()) {
-                    ended(once_more(job, run, outcome, workers, command())?);
+                    ended(once_more(job, run, outcome, workers, &command)?);
                 }
             }
         }
     };
+    if !job.script.machines.is_empty() && job.faults != Faults::None {
+        return Err("failures are for scripts of one machine".to_owned());
+    }
     thread::scope(|scope| {
         let mut jobs = Vec::new();
         jobs.extend((0..workers.jobs.max(1)).map(|_| scope.spawn(run)));
@@ -230,9 +305,9 @@ pub fn supervise(
 }
 
 /// A run in which a worker ended without naming a rule.
-struct Crash {
-    run: Portion,
-    outcome: Outcome,
+pub(crate) struct Crash {
+    pub run: Portion,
+    pub outcome: Outcome,
 }
 
 /// Has a worker carry out the run of a crash once more, and says in the finding what came of it: something that happens once in
@@ -242,7 +317,7 @@ fn once_more(
     run: Portion,
     mut crash: Outcome,
     workers: &Workers<'_>,
-    command: Command,
+    command: &(impl Fn() -> Command + Sync),
 ) -> Result<Outcome, String> {
     let faults = match run.plan(job.faults) {
         RunFaults::None => Faults::None,
@@ -252,9 +327,16 @@ fn once_more(
     let mut portions: VecDeque<_> = Portion::of(run.seed, faults, 1).collect();
     let mut again = None;
     let job = Job { recordings: job.recordings.clone(), ..Job::new(job.script.clone(), faults) };
-    let crashed = one_worker(&job, &mut portions, workers, command, &mut |outcome| again = Some(outcome))?;
-    let again = again.or_else(|| crashed.map(|crash| crash.outcome)).and_then(|outcome| outcome.finding);
-    if let Some(finding) = &mut crash.finding {
+    let mut done = |outcome| again = Some(outcome);
+    let crashed = if job.script.machines.is_empty() {
+        one_worker(&job, &mut portions, workers, command(), &mut done)?
+    } else {
+        nodes::one_group(&job, &mut portions, workers, command, &mut done)?
+    };
+    let again =
+        again.or_else(|| crashed.map(|crash| crash.outcome)).and_then(|outcome| outcome.findings.into_iter().next());
+    let crashed = crash.findings.iter_mut().find(|finding| finding.rule == CRASH);
+    if let Some(finding) = crashed {
         let came = again.map_or_else(|| "it passes".to_owned(), |again| format!("{}: {}", again.rule, again.words));
         finding.words = format!("{}; the same run once more: {came}", finding.words);
     }
@@ -274,15 +356,10 @@ fn one_worker(
     done: &mut impl FnMut(Outcome),
 ) -> Result<Option<Crash>, String> {
     let input = Job { portions: portions.iter().copied().collect(), ..job.clone() };
-    let input = serde_json::to_vec(&input).map_err(|error| error.to_string())?;
     let program = command.get_program().to_string_lossy().into_owned();
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = child.map_err(|error| format!("{program}: {error}"))?;
-    let (errors, lines) = (last_words(&mut child, workers.shown), lines(&mut child));
-    if let Some(mut to) = child.stdin.take() {
-        // A worker that ends before it has read its job is seen below.
-        let _ = to.write_all(&input);
-    }
+    let mut child = start(&input, &mut command)?;
+    drop(child.stdin.take());
+    let (errors, lines) = (last_words(&mut child, workers.shown, None), lines(&mut child));
     let (mut step, mut began, mut fault, mut late, mut has_begun) = (None, Instant::now(), None, false, false);
     let is_over = |portions: &mut VecDeque<Portion>, failed: bool| {
         let run = portions.pop_front()?;
@@ -308,9 +385,9 @@ fn one_worker(
                 (step, began, fault, has_begun) = (None, Instant::now(), number, true);
             }
             Ok(Message::Step(number)) => step = Some(number),
-            Ok(Message::Passed { hash }) => {
+            Ok(Message::Passed { hash, .. }) => {
                 let Some(Portion { seed, .. }) = is_over(portions, true) else { continue };
-                done(Outcome { seed, fault, hash: Some(hash), finding: None, took: began.elapsed() });
+                done(Outcome { hash: Some(hash), ..Outcome::new(seed, fault, began.elapsed()) });
             }
             Ok(Message::Beyond) => {
                 is_over(portions, false);
@@ -318,10 +395,12 @@ fn one_worker(
             Ok(Message::Unexpected { words, failed }) => {
                 let Some(Portion { seed, .. }) = is_over(portions, failed) else { continue };
                 let finding = Finding::new("script", words, step);
-                done(Outcome { seed, fault, hash: None, finding: Some(finding), took: began.elapsed() });
+                done(Outcome { findings: vec![finding], ..Outcome::new(seed, fault, began.elapsed()) });
                 let _ = child.wait();
                 return Ok(None);
             }
+            // Only of one of several machines.
+            Ok(Message::Waits(_)) => {}
             Err(mpsc::RecvTimeoutError::Timeout) if heard.elapsed() < limit => {}
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 late = true;
@@ -333,11 +412,7 @@ fn one_worker(
     let status = child.wait().map_err(|error| format!("{program}: {error}"))?;
     let output = errors.join().unwrap_or_default();
     if !has_begun && !late && !status.success() {
-        // The drivers have no part in it.
-        let why = last_line(&output).unwrap_or("it wrote nothing");
-        return Err(format!(
-            "{program} ended before its first run ({status}): {why}; build ndkctl and the worker from the same sources"
-        ));
+        return Err(never_began(&program, status, &output));
     }
     // Everything that it was given has passed, or the first that is left is what it ended in. If nobody knows whether something had
     // failed by then, later failures are not tried: a run that ends so without a failure would be tried for ever.
@@ -345,7 +420,7 @@ fn one_worker(
         let how = if late { format!("nothing happened for {} seconds", limit.as_secs()) } else { status.to_string() };
         let finding = finding(&output, &how, late, step);
         let is_crash = finding.rule == CRASH;
-        let outcome = Outcome { seed: run.seed, fault, hash: None, finding: Some(finding), took: began.elapsed() };
+        let outcome = Outcome { findings: vec![finding], ..Outcome::new(run.seed, fault, began.elapsed()) };
         if is_crash {
             return Ok(Some(Crash { run, outcome }));
         }
@@ -354,8 +429,31 @@ fn one_worker(
     Ok(None)
 }
 
+/// Starts a worker, and gives it its job.
+///
+/// # Errors
+///
+/// One line.
+pub(crate) fn start(job: &Job, command: &mut Command) -> Result<Child, String> {
+    let mut input = serde_json::to_vec(job).map_err(|error| error.to_string())?;
+    input.push(b'\n');
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))?;
+    if let Some(to) = &mut child.stdin {
+        // A worker that ends before it has read its job is seen by its end.
+        let _ = to.write_all(&input);
+    }
+    Ok(child)
+}
+
+/// What is said of a worker that ended before its first run: the drivers have no part in that.
+pub(crate) fn never_began(program: &str, status: ExitStatus, output: &str) -> String {
+    let why = last_line(output).unwrap_or("it wrote nothing");
+    format!("{program} ended before its first run ({status}): {why}; build ndkctl and the worker from the same sources")
+}
+
 /// What a worker that ended too early has to say.
-fn finding(output: &str, how: &str, late: bool, step: Option<usize>) -> Finding {
+pub(crate) fn finding(output: &str, how: &str, late: bool, step: Option<usize>) -> Finding {
     let broken =
         output.lines().rev().find_map(|line| Some(line.split_once(BROKEN)?.1.split_once(": ").unwrap_or((line, ""))));
     let (rule, words) = match broken {
@@ -375,7 +473,7 @@ fn last_line(output: &str) -> Option<&str> {
 }
 
 /// Reads what a worker says, in a thread.
-fn lines(child: &mut Child) -> mpsc::Receiver<Message> {
+pub(crate) fn lines(child: &mut Child) -> mpsc::Receiver<Message> {
     let (send, receive) = mpsc::channel();
     let output = child.stdout.take();
     thread::spawn(move || {
@@ -395,16 +493,26 @@ fn lines(child: &mut Child) -> mpsc::Receiver<Message> {
     receive
 }
 
-/// Reads a worker's standard error, in a thread, keeps the end of it, and passes it on if it is to be shown.
-fn last_words(child: &mut Child, shown: bool) -> thread::JoinHandle<String> {
+/// Reads a worker's standard error, in a thread, keeps the end of it, and passes it on if it is to be shown: of one of several machines with its
+/// name in front of each line.
+pub(crate) fn last_words(child: &mut Child, shown: bool, machine: Option<String>) -> thread::JoinHandle<String> {
     let errors = child.stderr.take();
     thread::spawn(move || {
         let Some(mut errors) = errors else { return String::new() };
-        let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
+        let (mut all, mut buffer, mut line) = (Vec::new(), [0; 4096], Vec::new());
         while let Ok(count @ 1..) = errors.read(&mut buffer) {
             all.extend_from_slice(&buffer[..count]);
-            if shown {
-                let _ = std::io::stderr().write_all(&buffer[..count]);
+            match (&machine, shown) {
+                (None, true) => drop(std::io::stderr().write_all(&buffer[..count])),
+                (Some(machine), true) => {
+                    line.extend_from_slice(&buffer[..count]);
+                    let whole = line.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+                    for shown in String::from_utf8_lossy(&line[..whole]).lines() {
+                        eprintln!("{machine}: {shown}");
+                    }
+                    line.drain(..whole);
+                }
+                (_, false) => {}
             }
             let surplus = all.len().saturating_sub(KEPT);
             all.drain(..surplus);

@@ -278,3 +278,94 @@ fn without_a_script_images_are_loaded_started_removed_and_unloaded() {
     assert!(script.devices.iter().all(|device| device.kind == DeviceKind::Registered));
     assert_eq!((script.images[0].service.as_str(), script.images[1].service.as_str()), ("x", "x"));
 }
+
+/// Two machines with an image of both, and one of its own.
+const MACHINES: &str = r#"
+[network]
+delay = 20
+loss = 1
+double = 0.5
+
+[kernel]
+processors = 2
+
+[[image]]
+name = "both"
+
+[[machine]]
+name = "one"
+addresses = ["192.0.2.1/24"]
+[machine.kernel]
+processors = 3
+[[machine.image]]
+name = "own"
+[[machine.step]]
+do = "load"
+image = "own"
+[[machine.step]]
+do = "barrier"
+name = "there"
+
+[[machine]]
+name = "two"
+addresses = ["192.0.2.2/24"]
+[[machine.step]]
+do = "load"
+image = "both"
+[[machine.step]]
+do = "barrier"
+name = "there"
+"#;
+
+#[test]
+fn machines_have_what_is_theirs_and_what_is_everybodys() {
+    let script = parse(MACHINES).expect("a script");
+    assert!(script.images.is_empty() && script.steps.is_empty());
+    assert_eq!((script.network.delay, script.network.loss, script.network.double), (20, 10_000, 5_000));
+    let [one, two] = &script.machines[..] else { panic!("two machines") };
+    let names = |script: &Script| script.images.iter().map(|image| image.name.clone()).collect::<Vec<_>>();
+    assert_eq!((one.script.kernel.processors, names(&one.script)), (3, vec!["both".to_owned(), "own".to_owned()]));
+    assert_eq!((two.script.kernel.processors, names(&two.script)), (2, vec!["both".to_owned()]));
+    assert_eq!(one.addresses, [("192.0.2.1".parse().expect("an address"), 24)]);
+    let actions: Vec<_> = one.script.steps.iter().map(|step| step.action.words()).collect();
+    assert_eq!(actions, [("load", "own"), ("barrier", "there"), ("unload", "own")]);
+    assert_eq!(script.all_images().count(), 3);
+}
+
+#[test]
+fn what_machines_cannot_have_is_refused() {
+    for (before, after, line, words) in [
+        ("name = \"two\"", "name = \"one\"", 27, "there is a machine `one` already"),
+        ("192.0.2.2/24", "192.0.2.1/24", 29, "the machine `one` has 192.0.2.1 too"),
+        ("processors = 3", "threads = true", 13, "`threads`"),
+        ("loss = 1", "loss = 101", 4, "`loss` is 101: percent"),
+        ("loss = 1", "lost = 1", 4, "lost"),
+        ("delay = 20", "delay = 0", 3, "`delay` is 0"),
+        (
+            "image = \"both\"\n[[machine.step]]\ndo = \"barrier\"\nname = \"there\"",
+            "image = \"both\"",
+            27,
+            "the barriers (none)",
+        ),
+        ("do = \"barrier\"\nname = \"there\"\n\n", "do = \"barrier\"\n\n", 23, "`name` is missing"),
+        (
+            "do = \"load\"\nimage = \"own\"",
+            "do = \"barrier\"\nname = \"there\"",
+            23,
+            "was at the barrier `there` before",
+        ),
+        ("[[image]]", "[[device]]\nname = \"d\"\nimage = \"both\"\n[[image]]", 10, "[[machine.device]]"),
+        ("image = \"own\"\n", "image = \"awn\"\n", 20, "there is no image `awn`"),
+    ] {
+        let text = MACHINES.replacen(before, after, 1);
+        let refused = parse(&text).expect_err(after);
+        assert!(refused.line == line && refused.words.contains(words), "{after}: {refused}");
+    }
+    for (text, words) in [
+        ("[network]\ndelay = 1\n", "`network` is between machines"),
+        ("[[step]]\ndo = \"barrier\"\nname = \"x\"\n", "a barrier is between machines"),
+    ] {
+        let refused = parse(text).expect_err(text);
+        assert!(refused.words.contains(words), "{refused}");
+    }
+}

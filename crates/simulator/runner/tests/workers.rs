@@ -40,7 +40,7 @@ fn outcomes(program: &str) -> Result<Vec<Outcome>, String> {
 fn words(program: &str) -> (String, String) {
     let outcomes = outcomes(program).expect("workers start");
     let [outcome] = &outcomes[..] else { panic!("one run: {outcomes:?}") };
-    let finding = outcome.finding.as_ref().expect("a finding");
+    let finding = outcome.findings.first().expect("a finding");
     (finding.rule.clone(), finding.words.clone())
 }
 
@@ -105,5 +105,58 @@ fn a_run_that_somebody_ends_is_no_finding() {
     let outcomes = supervise(&job, 1..=9, &workers, command, |_| stop.store(true, Relaxed)).expect("workers start");
     let _ = fs::remove_dir(&file);
     assert_eq!(outcomes.len(), 1, "{outcomes:?}");
-    assert!(outcomes[0].finding.is_none(), "{outcomes:?}");
+    assert!(outcomes[0].findings.is_empty(), "{outcomes:?}");
+}
+
+/// Two machines, of which one ends without a word, while the other one waits.
+#[test]
+fn a_machine_that_crashes_ends_the_run_of_the_other_one() {
+    let script = parse("[[machine]]\nname = \"a\"\n[[machine]]\nname = \"b\"\n").expect("a script");
+    let file = new_file("nodes");
+    let crash = "echo 'last words' >&2; exit 1";
+    let waits = format!(
+        r#"echo; echo 'run: {{"step":0}}'; echo; echo 'run: {{"waits":{{"next":7,"sent":[]}}}}'; read answer; echo "$answer" >>{}"#,
+        file.display()
+    );
+    let program = format!(r#"read job; {BEGAN}; case "$job" in *'"number":1'*) {crash};; *) {waits};; esac"#);
+    let command = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", &program]);
+        command
+    };
+    let workers = Workers { jobs: 1, batch: 4, limit: Duration::from_mins(1), shown: false, stop: &NEVER };
+    let job = Job::new(script.clone(), Faults::None);
+    let outcomes = supervise(&job, [7, 8], &workers, command, |_| ()).expect("workers start");
+    let told = fs::read_to_string(&file).expect("what the other one was told");
+    let _ = fs::remove_file(&file);
+    assert_eq!(outcomes.iter().map(|outcome| outcome.seed).collect::<Vec<_>>(), [7, 8]);
+    for outcome in &outcomes {
+        let [finding] = &outcome.findings[..] else { panic!("one finding: {outcome:?}") };
+        assert_eq!((finding.rule.as_str(), finding.machine.as_deref()), ("crash", Some("b")));
+        let ended = "exit status: 1, after \"last words\"";
+        assert_eq!(finding.words, format!("{ended}; the same run once more: crash: {ended}"));
+        assert_eq!(outcome.stood.len(), 1);
+        assert_eq!(outcome.stood[0].machine, "a");
+    }
+    // Each run twice, and no more: the run is over.
+    assert_eq!(told, "\"end\"\n".repeat(4));
+    let why = supervise(&Job::new(script, Faults::EachCall), [7], &workers, command, |_| ()).expect_err("failures");
+    assert!(why.contains("one machine"), "{why}");
+}
+
+/// A machine that says nothing any more ends the run, too.
+#[test]
+fn a_machine_that_does_not_get_on_is_found_out() {
+    let script = parse("[[machine]]\nname = \"a\"\n[[machine]]\nname = \"b\"\n").expect("a script");
+    let waits = r#"echo; echo 'run: {"waits":{"next":7,"sent":[]}}'; read answer"#;
+    let program = format!(r#"read job; {BEGAN}; case "$job" in *'"number":1'*) exec sleep 600;; *) {waits};; esac"#);
+    let command = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", &program]);
+        command
+    };
+    let workers = Workers { jobs: 1, batch: 1, limit: Duration::from_secs(1), shown: false, stop: &NEVER };
+    let outcomes = supervise(&Job::new(script, Faults::None), [7], &workers, command, |_| ()).expect("workers start");
+    let [finding] = &outcomes[0].findings[..] else { panic!("one finding: {outcomes:?}") };
+    assert_eq!((finding.rule.as_str(), finding.machine.as_deref()), ("no-end", Some("b")));
 }

@@ -11,10 +11,12 @@ use runner::{
     Answer, Machine,
     faults::RunFaults,
     machine::Control,
-    script::{Device, DeviceKind, Image, Interface, RegistryValue},
+    script::{Device, DeviceKind, Image, Interface, Prefix, RegistryValue},
 };
 use simulated_kernel::{
-    Driver, File, Injection, IoFile, IoPending, Kernel, Nic, NicInterface, Pending, PlainDevice, Takes, Value,
+    Driver, File, Injection, IoFile, IoPending, Kernel, NewInterface, Nic, NicInterface, Pending, PlainDevice, Takes,
+    Value,
+    lockstep::{Exchange, Timed},
 };
 
 use crate::{Load, NOT_FOUND, TAKEN, status};
@@ -54,6 +56,8 @@ pub struct Running<L> {
     devices: BTreeMap<String, Started>,
     files: BTreeMap<String, Open>,
     requests: BTreeMap<String, Request>,
+    /// How many other machines there are.
+    others: usize,
     kernel: Kernel,
 }
 
@@ -65,6 +69,7 @@ impl<L> Running<L> {
             devices: BTreeMap::new(),
             files: BTreeMap::new(),
             requests: BTreeMap::new(),
+            others: 0,
             kernel,
         }
     }
@@ -266,6 +271,26 @@ impl<L: Load> Machine for Running<L> {
 
     fn sleep(&mut self, microseconds: u64) {
         self.kernel.sleep(microseconds);
+    }
+
+    fn join(&mut self, addresses: &[Prefix], others: usize, exchange: Box<dyn Exchange>) {
+        let network = self.kernel.network();
+        network.join(exchange);
+        if !addresses.is_empty() {
+            let (index, _) = network.add_interface(&NewInterface::ethernet("Network"));
+            for (address, prefix) in addresses {
+                network.add_address(index, *address, *prefix);
+            }
+        }
+        self.others = others;
+    }
+
+    fn meet(&mut self, barrier: &str) {
+        self.kernel.network().meet(barrier, self.others);
+    }
+
+    fn unsent(&mut self) -> Vec<Timed> {
+        self.kernel.network().unsent()
     }
 
     fn finish(self) -> u64 {

@@ -197,7 +197,7 @@ impl Baton {
             if everybody {
                 match earliest {
                     Some(earliest) => let_pass(machine, earliest),
-                    None if machine.step() => {}
+                    None if machine.step() || machine.wait_for_outside() => {}
                     None => {
                         let words = format_args!("{what}: nothing is left that could end the wait");
                         dispatcher.stuck(Rule::Deadlock, words);

@@ -49,7 +49,9 @@ use crate::{
         thread::Threads,
         trace::{Events, Providers},
     },
-    wsk::{clients::Clients, clockwork::Going, medium::Carrier, request::PendedRequests, sockets::Sockets},
+    wsk::{
+        clients::Clients, clockwork::Going, joined::Joined, medium::Carrier, request::PendedRequests, sockets::Sockets,
+    },
 };
 
 /// Settings of a [`Kernel`].
@@ -167,6 +169,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<Clients>>();
     parts.add::<Mutex<Going>>();
     parts.add::<Mutex<Carrier>>();
+    parts.add::<Mutex<Joined>>();
     parts.add::<Mutex<PendedRequests>>();
     parts.add::<Mutex<Sockets>>();
     // NDIS.

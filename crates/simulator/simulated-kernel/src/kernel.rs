@@ -103,6 +103,8 @@ impl Drop for Kernel {
         let loaded: Vec<String> = self.state.drivers().values().map(|driver| driver.name.clone()).collect();
         assert!(loaded.is_empty(), "the kernel ends while drivers are loaded: {loaded:?}");
         pool::check_poison();
+        // What other machines still send comes to nobody.
+        self.state.machine.part();
         if let Some(machine) = self.machine.take() {
             machine.shutdown();
         }

@@ -99,7 +99,7 @@ pub use crate::{
         },
         thread::object_attributes,
     },
-    wsk::{Impairment, Medium},
+    wsk::{Impairment, Medium, lockstep},
 };
 
 #[cfg(windows)]

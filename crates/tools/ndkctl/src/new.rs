@@ -35,7 +35,7 @@ macro_rules! template {
 }
 
 /// The files of a consumer in C: the sample, the headers, and what builds them.
-const C: [(&str, &str); 18] = [
+const C: [(&str, &str); 19] = [
     ("README.md", template!("c/README.md")),
     (".gitignore", template!("c/gitignore")),
     (".github/workflows/run.yml", template!("c/ci.yml")),
@@ -51,6 +51,7 @@ const C: [(&str, &str); 18] = [
     ("run.toml", sample!("run.toml")),
     ("serve.toml", sample!("serve.toml")),
     ("support.c", sample!("support.c")),
+    ("two.toml", sample!("two.toml")),
     ("include/ndkpi.h", header!("ndkpi.h")),
     ("include/wsk.h", header!("wsk.h")),
     ("include/wskndk.h", header!("wskndk.h")),

@@ -76,6 +76,22 @@ impl Record {
         Ok(())
     }
 
+    /// The same with the name of a machine in the names of the files: `run.html` is `run-client.html`.
+    #[must_use]
+    pub fn of_machine(&self, machine: Option<&str>) -> Self {
+        let Some(machine) = machine else { return self.clone() };
+        let named = |file: &PathBuf| {
+            let mut name = file.file_stem().unwrap_or_default().to_owned();
+            name.push(format!("-{machine}"));
+            if let Some(extension) = file.extension() {
+                name.push(".");
+                name.push(extension);
+            }
+            file.with_file_name(name)
+        };
+        Self { file: self.file.as_ref().map(named), timeline: self.timeline.as_ref().map(named), ..self.clone() }
+    }
+
     /// Memory for a recording on a machine of so many processors.
     ///
     /// # Errors

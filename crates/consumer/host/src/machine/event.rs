@@ -102,7 +102,7 @@ impl Event {
                 if self.try_wait() {
                     return;
                 }
-                if !self.machine.is_busy() {
+                if !self.machine.is_busy() && !self.machine.wait_for_outside() {
                     broken(Rule::Deadlock, format_args!("nothing left to run: {:?}", self.machine));
                 }
                 std::thread::yield_now();

@@ -3,7 +3,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
             AtomicU64,
             Ordering::{AcqRel, Relaxed},
@@ -17,6 +17,7 @@ use super::{
     core::MachineRef,
     dpc::run_entry,
     irql::{Irql, assert_irql_at_most, assert_no_locks_held, current_irql, no_locks_held},
+    outside::{Horizon, NEVER, Outside},
     queue::Next,
     random::{Random, mix},
     rules::{Rule, broken},
@@ -37,6 +38,7 @@ pub struct Seeded {
     clock: AtomicU64,
     /// One bit for each processor that runs something, or on which a thread stands at `DISPATCH_LEVEL`.
     busy: AtomicU64,
+    horizon: Horizon,
 }
 
 struct Choices {
@@ -61,6 +63,7 @@ impl Seeded {
             choices: Mutex::new(Choices { random: Random::new(seed), steps: 0, trace: 0 }),
             clock: AtomicU64::new(0),
             busy: AtomicU64::new(0),
+            horizon: Horizon::new(),
         }
     }
 
@@ -129,8 +132,28 @@ impl Seeded {
         choices.trace = mix(choices.trace ^ step);
     }
 
+    /// How long others were waited for, in real time.
+    pub fn waited_outside(&self) -> Duration {
+        self.horizon.waited()
+    }
+
+    /// Lets time pass until then, but for what comes from outside before that.
+    fn advance(&self, machine: &MachineRef, to: u64) {
+        let mut to = to;
+        while to > self.horizon.limit() {
+            self.horizon.ask(to);
+            // Until now nothing else was due before.
+            to = machine.core.timers.next_due().map_or(to, |next| next.min(to));
+        }
+        self.clock.fetch_max(to, Relaxed);
+    }
+
     /// Takes one step. Returns false if there is none.
     fn step(&self, machine: &MachineRef, limit: u64) -> bool {
+        // What comes at this time is there before anything else happens at it.
+        while self.now() >= self.horizon.limit() && self.is_ready(machine) {
+            self.horizon.ask(self.now());
+        }
         let Some(step) = self.choose(machine, limit) else { return false };
         match step {
             Step::Run(index) => {
@@ -154,7 +177,7 @@ impl Seeded {
                 }
             }
             Step::Advance(to) => {
-                self.clock.fetch_max(to, Relaxed);
+                self.advance(machine, to);
                 self.note(3, 0, 0);
             }
         }
@@ -245,8 +268,10 @@ impl MachineRef {
     #[track_caller]
     pub(super) fn let_pass(&self, microseconds: u64) {
         let end = self.now().saturating_add(microseconds);
-        self.run_while(end, || self.now() < end);
-        self.seeded().clock.fetch_max(end, Relaxed);
+        while self.now() < end {
+            self.run_while(end, || self.now() < end);
+            self.seeded().advance(self, end);
+        }
         self.run_while(end, || true);
     }
 
@@ -261,6 +286,38 @@ impl MachineRef {
                 broken(Rule::Livelock, format_args!("{steps} steps did not come to an end: {}", self.describe()));
             }
         }
+    }
+
+    /// From now on a seeded machine is one of several: `outside` is asked before time goes on. Before anything is queued or set.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has threads.
+    #[track_caller]
+    pub fn join(&self, outside: Arc<dyn Outside>) {
+        self.seeded().horizon.set(Some(outside));
+    }
+
+    /// The machine is alone, from now on.
+    pub fn part(&self) {
+        if let Some(seeded) = &self.core.seeded {
+            seeded.horizon.set(None);
+        }
+    }
+
+    /// For a machine that has nothing left to do: waits until something comes from outside. `false` if nothing will come.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has threads.
+    #[must_use]
+    #[track_caller]
+    pub fn wait_for_outside(&self) -> bool {
+        let seeded = self.seeded();
+        if seeded.horizon.limit() != NEVER {
+            seeded.horizon.ask(NEVER);
+        }
+        self.core.timers.next_due().is_some()
     }
 
     /// Returns true if another thread runs something on a seeded machine at this moment.

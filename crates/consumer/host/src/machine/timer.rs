@@ -120,6 +120,13 @@ impl Timer {
         before
     }
 
+    /// Lets the timer expire at a time of the machine's clock, in microseconds, on the first processor. For what comes from outside in the
+    /// middle of a step: nobody gets in between here. A timer that is set forgets what it was set for.
+    pub fn set_at(&self, due: u64) {
+        // Nobody is told what it was set for before: it had no arguments.
+        let _ = self.inner.machine.core.timers.insert(&self.inner, due, 0, Arguments::NONE, 0);
+    }
+
     /// Takes the timer out of the queue: `KeCancelTimer`. Returns its arguments if it was there.
     ///
     /// `None` means that it is not set or has expired: its DPC may be about to be queued, be queued or run. A periodic timer

@@ -4,15 +4,17 @@ use std::{
     collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
 };
 
 use engine::os::{Os as _, SpinLock as _};
 use host::{
     HostOs,
-    machine::{Arguments, Dpc, Event, EventKind, Irql, Machine, Rule, Timer, locks_held, lower, no_locks_held, raise},
+    machine::{
+        Arguments, Dpc, Event, EventKind, Irql, Machine, Outside, Rule, Timer, locks_held, lower, no_locks_held, raise,
+    },
 };
 
 use super::{Log, breaks};
@@ -321,4 +323,66 @@ fn preemption_respects_a_thread_at_dispatch_level() {
         assert_eq!(ran.len() + log.taken().len(), 2);
     }
     assert!(others > 0, "other processors go on");
+}
+
+/// Somebody outside, who sends something for the time 30 when first asked, and nothing after that.
+struct Sender {
+    asked: Mutex<Vec<u64>>,
+    timer: Timer,
+}
+
+impl Outside for Sender {
+    fn wait(&self, next: u64) -> u64 {
+        let mut asked = self.asked.lock().expect("nobody panics");
+        asked.push(next);
+        if asked.len() == 1 {
+            self.timer.set_at(30);
+            return 40;
+        }
+        next.saturating_add(5)
+    }
+}
+
+#[test]
+fn a_machine_asks_before_its_time_goes_beyond_what_others_allow() {
+    let machine = Machine::seeded(1).start();
+    let came = Arc::new(AtomicU64::new(0));
+    let (seen, own) = (came.clone(), (*machine).clone());
+    let timer = Timer::try_new(&machine, "from outside", move |_| seen.store(own.now(), SeqCst)).expect("memory");
+    let sender = Arc::new(Sender { asked: Mutex::default(), timer });
+    machine.join(sender.clone());
+    machine.run_for(100);
+    assert_eq!((came.load(SeqCst), machine.now()), (30, 100), "what came was there in time");
+    assert_eq!(*sender.asked.lock().expect("nobody panics"), [100, 100]);
+    // Up to 105 nothing comes.
+    machine.run_for(5);
+    assert_eq!(sender.asked.lock().expect("nobody panics").len(), 2);
+    assert!(!machine.wait_for_outside(), "nothing is left to do, and nothing comes");
+    assert_eq!(sender.asked.lock().expect("nobody panics").last(), Some(&u64::MAX));
+    machine.part();
+    machine.run_for(1000);
+    assert_eq!(
+        (machine.now(), sender.asked.lock().expect("nobody panics").len()),
+        (1105, 3),
+        "nobody is asked any more"
+    );
+}
+
+#[test]
+fn what_is_queued_waits_for_what_may_come_at_its_time() {
+    let machine = Machine::seeded(1).processors(1).start();
+    let log = Log::default();
+    let (first, second) = (log.clone(), log.clone());
+    let dpc = Dpc::try_new(&machine, "own", move |_| first.add(1)).expect("memory");
+    let timer = Timer::try_new(&machine, "from outside", move |_| second.add(2)).expect("memory");
+    let sender = Arc::new(Sender { asked: Mutex::default(), timer });
+    machine.join(sender.clone());
+    dpc.queue(Arguments::NONE);
+    machine.run_until_idle();
+    // It was asked at the time of the call, which it did not put off.
+    assert_eq!((*sender.asked.lock().expect("nobody panics")).first(), Some(&0));
+    assert_eq!(log.taken(), [1]);
+    machine.run_for(50);
+    assert_eq!(log.taken(), [2]);
+    machine.part();
 }

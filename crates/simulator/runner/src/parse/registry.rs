@@ -26,10 +26,10 @@ fn add(script: &mut Script, text: &str) -> Result<(), (usize, String)> {
     })?;
     for (service, values) in file {
         let line = line_of(text, values.span().start);
-        let files = script.images.iter().filter(|image| image.service.eq_ignore_ascii_case(&service));
+        let files = script.all_images().filter(|image| image.service.eq_ignore_ascii_case(&service));
         let files: Vec<_> = files.map(|image| image.file.clone()).collect();
         if files.is_empty() {
-            let meant = nearest(&service, script.images.iter().map(|image| image.service.as_str()));
+            let meant = nearest(&service, script.all_images().map(|image| image.service.as_str()));
             return Err((line, format!("`{service}`: there is no image with this service{meant}")));
         }
         let values = values.into_inner().into_iter().map(|(name, value)| {
@@ -43,7 +43,7 @@ fn add(script: &mut Script, text: &str) -> Result<(), (usize, String)> {
             Ok((name, value))
         });
         let values = values.collect::<Result<Vec<_>, _>>()?;
-        for image in script.images.iter_mut().filter(|image| image.service.eq_ignore_ascii_case(&service)) {
+        for image in script.all_images_mut().filter(|image| image.service.eq_ignore_ascii_case(&service)) {
             image.registry.retain(|(name, _)| !values.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
             image.registry.extend(values.iter().cloned());
         }

@@ -27,6 +27,7 @@ impl Keys {
             "file" => &mut step.file,
             "link" => &mut step.link,
             "state" => &mut step.state,
+            "name" => &mut step.name,
             _ => &mut step.request,
         };
         place.take().map_or_else(|| problem(at, format!("`{key}` is missing")), |text| Ok(text.into_inner()))
@@ -66,15 +67,23 @@ impl Keys {
                 };
                 Action::Sleep(in_range(&time, "microseconds", 0, 3_600_000_000)?)
             }
+            "barrier" => {
+                let at = self.0.get_ref().name.as_ref().map(Spanned::span);
+                let name = self.text("name")?;
+                if name.is_empty() {
+                    return problem(at.unwrap_or_else(|| self.0.span()), "`name` of a barrier is empty");
+                }
+                Action::Barrier(name)
+            }
             other => {
                 let words = "load, unload, start, restart, power, remove, surprise-remove, open, close, ioctl, begin, wait, \
-                             cancel or sleep";
+                             cancel, sleep or barrier";
                 return problem(action.span(), format!("`do` is `{other}`: {words}"));
             }
         };
         let always_succeeds =
             matches!(last, Action::Unload(_) | Action::SurpriseRemove(_) | Action::Close(_) | Action::Begin { .. })
-                || matches!(last, Action::Cancel(_) | Action::Sleep(_));
+                || matches!(last, Action::Cancel(_) | Action::Sleep(_) | Action::Barrier(_));
         if always_succeeds && status != NtStatus::SUCCESS {
             return problem(at, format!("`status`: `{}` has none", action.get_ref()));
         }
@@ -132,6 +141,7 @@ impl Keys {
             ("link", span(&step.link)),
             ("request", span(&step.request)),
             ("state", span(&step.state)),
+            ("name", span(&step.name)),
             ("code", number(&step.code)),
             ("output", number(&step.output)),
             ("microseconds", number(&step.microseconds)),

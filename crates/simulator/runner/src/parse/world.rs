@@ -14,9 +14,16 @@ pub struct World {
     started: BTreeSet<String>,
     open: BTreeSet<String>,
     pending: BTreeSet<String>,
+    /// Where it meets other machines, if there are others, in order.
+    barriers: Option<Vec<String>>,
 }
 
 impl World {
+    /// That of one of several machines.
+    pub fn of_many() -> Self {
+        Self { barriers: Some(Vec::new()), ..Self::default() }
+    }
+
     /// Checks that the step can be done, and notes what it does.
     pub fn check(&mut self, script: &Script, action: &Action, status: NtStatus) -> std::result::Result<(), String> {
         let takes_effect = status.is_success();
@@ -54,6 +61,16 @@ impl World {
             Action::Wait { request, .. } => take(&mut self.pending, request, true, "request", "was not begun"),
             Action::Cancel(request) => take(&mut self.pending, request, false, "request", "was not begun"),
             Action::Sleep(_) => Ok(()),
+            Action::Barrier(name) => match &mut self.barriers {
+                None => Err("a barrier is between machines, and the script has no `machine`".to_owned()),
+                Some(barriers) if barriers.contains(name) => {
+                    Err(format!("`name`: the machine was at the barrier `{name}` before"))
+                }
+                Some(barriers) => {
+                    barriers.push(name.clone());
+                    Ok(())
+                }
+            },
         }
     }
 }

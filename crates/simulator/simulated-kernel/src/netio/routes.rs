@@ -6,6 +6,7 @@ use ndis::{IP_ADDRESS_PREFIX, MIB_IPFORWARD_ROW2, NET_IFINDEX, NET_LUID, NL_DAD_
 use ndkpi::{NtStatus, SOCKADDR_INET};
 
 use super::stack::{NOT_FOUND, Net, Route, helper};
+use crate::state::State;
 
 /// The bits of an address, the first of them in front, and how many there are.
 fn bits(address: IpAddr) -> (u128, u8) {
@@ -37,6 +38,18 @@ impl Net {
     fn best_route(&self, to: IpAddr, through: Option<NET_IFINDEX>) -> Option<Route> {
         let fitting = self.all_routes().filter(|route| through.is_none_or(|index| route.index == index));
         fitting.filter(|route| route.covers(to)).min_by_key(|route| (u8::MAX - route.length, route.metric))
+    }
+}
+
+impl State {
+    /// The address that datagrams to this one come from: of the interface through which the best route leads. `None` without a route.
+    pub fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
+        let net = self.locked::<Net>();
+        let best = net.best_route(to, None)?;
+        let own = net.addresses.iter().find(|row| {
+            row.index == best.index && row.ip.is_ipv4() == to.is_ipv4() && row.state == NL_DAD_STATE::PREFERRED
+        });
+        own.map(|row| row.ip)
     }
 }
 

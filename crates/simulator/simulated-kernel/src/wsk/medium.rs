@@ -13,7 +13,10 @@ use std::{
 
 use litemap::LiteMap;
 use ndkpi::NtStatus;
-use network::{Impairment, Lane};
+use network::{
+    Impairment, Lane,
+    lockstep::{Content, Timed},
+};
 
 use super::{
     receive,
@@ -77,13 +80,32 @@ pub struct Carrier {
     last_port: Option<u16>,
     /// What was sent last, by where it came from.
     last_sent: LiteMap<SocketAddr, Vec<u8>>,
+    /// What goes to other machines, if there are any.
+    outbox: Option<Vec<Timed>>,
 }
 
 impl Part for Mutex<Carrier> {}
 
 impl Carrier {
     pub fn set(&mut self, medium: Medium) {
-        *self = Self { medium, ..Self::default() };
+        *self = Self { medium, outbox: self.outbox.take(), ..Self::default() };
+    }
+
+    /// From now on there are other machines.
+    pub fn join(&mut self) {
+        self.outbox = Some(Vec::new());
+    }
+
+    /// What was sent to other machines since this was last called.
+    pub fn sent(&mut self) -> Vec<Timed> {
+        self.outbox.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Sends a word to all other machines.
+    pub fn signal(&mut self, time: u64, name: &str) {
+        if let Some(outbox) = &mut self.outbox {
+            outbox.push(Timed { time, content: Content::Signal(name.to_owned()) });
+        }
     }
 
     fn lane(&mut self, source: SocketAddr, destination: SocketAddr) -> Option<&mut Lane> {
@@ -164,12 +186,8 @@ impl Network {
     /// happens to it on its way. For media in memory.
     pub fn inject(&self, source: SocketAddr, destination: SocketAddr, bytes: &[u8]) {
         let _inside = context::Inside::new("the network stack");
-        let datagram = Datagram { source, bytes: bytes.to_vec() };
-        self.state().after(0, move |state| {
-            if let Some(to) = state.socket_at(destination) {
-                state.arrive_at(to, datagram);
-            }
-        });
+        let bytes = bytes.to_vec();
+        self.state().after(0, move |state| state.take_in(source, destination, bytes));
     }
 
     /// The datagram that the socket at that address has sent last in memory, before anything happened to it on its way.
@@ -237,12 +255,23 @@ impl State {
             return;
         }
         let Some(local) = socket.local else { return };
-        let source = if local.ip().is_unspecified() { SocketAddr::new(destination.ip(), local.port()) } else { local };
+        drop(sockets);
+        let is_own = destination.ip().is_loopback() || self.has_address(destination.ip());
+        let has_others = self.locked::<Carrier>().outbox.is_some() && !is_own;
+        let own = if has_others { self.source_for(destination.ip()) } else { Some(destination.ip()) };
+        let source = match own {
+            Some(own) if local.ip().is_unspecified() => SocketAddr::new(own, local.port()),
+            None if local.ip().is_unspecified() => return,
+            _ => local,
+        };
         let now = self.machine.now();
         let mut arrivals = Vec::new();
-        drop(sockets);
         let mut carrier = self.locked::<Carrier>();
         carrier.last_sent.insert(source, bytes.to_vec());
+        if let Some(outbox) = carrier.outbox.as_mut().filter(|_| has_others) {
+            outbox.push(Timed { time: now, content: Content::Datagram { source, destination, bytes: bytes.to_vec() } });
+            return;
+        }
         if let Some(lane) = carrier.lane(source, destination) {
             lane.send(now, bytes);
             while let Some(time) = lane.next() {
@@ -251,11 +280,14 @@ impl State {
         }
         drop(carrier);
         for (delay, bytes) in arrivals {
-            self.after(1 + delay, move |state| {
-                if let Some(to) = state.socket_at(destination) {
-                    state.arrive_at(to, Datagram { source, bytes });
-                }
-            });
+            self.after(1 + delay, move |state| state.take_in(source, destination, bytes));
+        }
+    }
+
+    /// A datagram has come: to the socket that gets it, or to nobody.
+    pub fn take_in(self: &Arc<Self>, source: SocketAddr, destination: SocketAddr, bytes: Vec<u8>) {
+        if let Some(to) = self.socket_at(destination) {
+            self.arrive_at(to, Datagram { source, bytes });
         }
     }
 

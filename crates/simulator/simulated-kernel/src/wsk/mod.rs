@@ -9,6 +9,7 @@ pub mod clients;
 pub mod clockwork;
 mod control;
 mod indication;
+pub mod joined;
 pub mod medium;
 mod ndk;
 mod receive;
@@ -19,4 +20,4 @@ pub mod sockets;
 mod status;
 
 pub use self::medium::Medium;
-pub use network::Impairment;
+pub use network::{Impairment, lockstep};

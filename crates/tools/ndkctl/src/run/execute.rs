@@ -10,7 +10,7 @@ use std::{
 
 use host::{note, say};
 use runner::{
-    Results, Script,
+    Faults, Results, Script,
     places::places,
     report::Outcome,
     worker::{Job, Workers, supervise},
@@ -31,6 +31,13 @@ const BATCH: usize = 100;
 /// Runs the images.
 pub fn execute(args: &Run, interrupted: &AtomicBool) -> Result<End, String> {
     let mut script = script(args)?;
+    let is_one = script.machines.is_empty();
+    if !is_one && args.threads.is_some() {
+        return Err("--threads is for one machine: several have a seed, and real time they do not have".to_owned());
+    }
+    if !is_one && args.faults != Faults::None {
+        return Err("--faults is for one machine: write a script of each".to_owned());
+    }
     if let Some(processors) = args.threads {
         script.kernel.threads = true;
         script.kernel.processors = processors;
@@ -56,7 +63,7 @@ pub fn execute(args: &Run, interrupted: &AtomicBool) -> Result<End, String> {
     }
     // Behind the results, which are there whatever becomes of this. The run that would be recorded may not have ended.
     if let Some(recordings) = recordings.filter(|_| !is_interrupted || results.findings().next().is_some()) {
-        recordings.write(args, &results)?;
+        recordings.write(args, &script, &results)?;
     }
     if is_interrupted {
         return Ok(End::Interrupted);
@@ -75,7 +82,7 @@ fn carry_out(
     let plan =
         Workers { jobs, batch: BATCH, limit: Duration::from_secs(args.limit), shown: args.trace, stop: interrupted };
     let mut worker_script = script.clone();
-    for image in &mut worker_script.images {
+    for image in worker_script.all_images_mut() {
         image.file = workers::path(&image.file);
     }
     let mut job = Job::new(worker_script, args.faults);
@@ -89,17 +96,19 @@ fn carry_out(
     let began = Instant::now();
     let outcomes = supervise(&job, args.seeds.iter(), &plan, || starter.command(args.trace), done);
     bar.finish_and_clear();
-    let name = script.images.last().map_or_else(|| "run".to_owned(), |image| image.name.clone());
+    let name = script.all_images().last().map_or_else(|| "run".to_owned(), |image| image.name.clone());
     Ok((Results { name, outcomes: outcomes?, took: began.elapsed() }, folder))
 }
 
 /// Finds the places in images that a finding names.
 fn add_places(outcome: &mut Outcome, script: &Script, symbols: &Symbols) {
-    let Some(finding) = &mut outcome.finding else { return };
-    let shown: Vec<_> = script.images.iter().map(runner::script::Image::shown).collect();
-    let text = format!("{}\n{}", finding.words, finding.output);
-    finding.places = places(&text, shown.iter().map(String::as_str));
-    finding.places.iter_mut().for_each(|place| symbols.add_to(place));
+    for finding in &mut outcome.findings {
+        let images = &script.on(finding.machine.as_deref()).images;
+        let shown: Vec<_> = images.iter().map(runner::script::Image::shown).collect();
+        let text = format!("{}\n{}", finding.words, finding.output);
+        finding.places = places(&text, shown.iter().map(String::as_str));
+        finding.places.iter_mut().for_each(|place| symbols.add_to(place));
+    }
 }
 
 fn write_junit(results: &Results, path: &Path) -> Result<(), String> {

@@ -59,33 +59,48 @@ impl Folder {
         let Some(passing) = args.seeds.iter().last().filter(|_| args.record.is_wanted()) else { return Ok(None) };
         let folder = tempfile::Builder::new().prefix("ndkctl-run-").tempdir();
         let folder = folder.map_err(|error| format!("a folder for recordings: {error}"))?;
-        job.recordings = Some(Recordings { folder: workers::path(folder.path()), passing });
+        job.recordings = Some(Recordings { folder: workers::path(folder.path()), passing, machine: None });
         Ok(Some(Self(folder)))
     }
 
-    /// Writes what was asked for: the recording of the first run in which something was found, or of the last seed if nothing was.
-    pub fn write(&self, args: &Run, results: &Results) -> Result<(), String> {
-        let found = results.outcomes.iter().filter(|outcome| outcome.finding.is_some());
-        let passed = results.outcomes.iter().rev().filter(|outcome| outcome.finding.is_none());
+    /// Writes what was asked for: the recording of the first run in which something was found, or of the last seed if nothing was. Of
+    /// several machines each has a file of its own, with its name.
+    pub fn write(&self, args: &Run, script: &Script, results: &Results) -> Result<(), String> {
+        let machines: Vec<Option<&str>> = match &script.machines[..] {
+            [] => vec![None],
+            nodes => nodes.iter().map(|node| Some(node.name.as_str())).collect(),
+        };
+        let found = results.outcomes.iter().filter(|outcome| !outcome.findings.is_empty());
+        let passed = results.outcomes.iter().rev().filter(|outcome| outcome.findings.is_empty());
         // A worker that was ended from outside has left none.
-        let recorded = found.chain(passed).find_map(|outcome| Some((outcome, self.file_of(outcome)?)));
-        let Some((outcome, memory)) = recorded else {
+        let recorded = found.chain(passed).find_map(|outcome| {
+            let files: Vec<_> =
+                machines.iter().filter_map(|name| Some((*name, self.file_of(outcome, *name)?))).collect();
+            (!files.is_empty()).then_some((outcome, files))
+        });
+        let Some((outcome, files)) = recorded else {
             return Err("no run has left a recording: nobody opened an adapter, or the process was ended from outside"
                 .to_owned());
         };
-        let memory = fs::read(&memory).map_err(|error| format!("{}: {error}", memory.display()))?;
-        let Some(file) = recording::salvage(&memory) else {
+        let mut is_written = false;
+        for (machine, memory) in files {
+            let memory = fs::read(&memory).map_err(|error| format!("{}: {error}", memory.display()))?;
+            if let Some(file) = recording::salvage(&memory) {
+                args.record.of_machine(machine).write(&file)?;
+                is_written = true;
+            }
+        }
+        if !is_written {
             return Err(format!("nothing was recorded with {outcome}: nobody opened an adapter"));
-        };
-        args.record.write(&file)?;
-        let ended = outcome.finding.as_ref().map_or("which passes", |finding| finding.rule.as_str());
+        }
+        let ended = outcome.findings.first().map_or("which passes", |finding| finding.rule.as_str());
         note!("recorded: {outcome}, {ended}");
         Ok(())
     }
 
-    /// The slots of a run, if it has left any.
-    fn file_of(&self, outcome: &Outcome) -> Option<PathBuf> {
-        let file = Recordings::file(self.0.path(), outcome.seed, outcome.fault);
+    /// The slots of a run, if it has left any: of that machine, if there are several.
+    fn file_of(&self, outcome: &Outcome, machine: Option<&str>) -> Option<PathBuf> {
+        let file = Recordings::file(self.0.path(), outcome.seed, outcome.fault, machine);
         Path::exists(&file).then_some(file)
     }
 }

@@ -1,6 +1,7 @@
 //! The script of a run: from a file, or the usual one; with the images and the registry that the command line names.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf, absolute},
 };
@@ -31,7 +32,7 @@ pub fn script(args: &Run) -> Result<Script, String> {
     if !args.no_advise && is_seeded {
         script.advise();
     }
-    for image in &mut script.images {
+    for image in script.all_images_mut() {
         let name = image.file.display().to_string();
         let bytes = fs::read(&image.file).map_err(|error| format!("{name}: {error}"))?;
         Image::parse(&bytes).map_err(|error| format!("{name}: {error}"))?;
@@ -43,17 +44,23 @@ pub fn script(args: &Run) -> Result<Script, String> {
 /// Puts a file of the command line in the place of the script's: `NAME=FILE`, or a file of the same name.
 fn put(script: &mut Script, path: &Path, given: &Path) -> Result<(), String> {
     let text = given.to_string_lossy();
-    let names = |script: &Script| script.images.iter().map(|image| image.name.clone()).collect::<Vec<_>>().join(", ");
-    if let Some((name, file)) = text.split_once('=') {
-        let image = script.images.iter_mut().find(|image| image.name == name);
-        let Some(image) = image else {
-            return Err(format!("{} has no image `{name}`; it has {}", path.display(), names(script)));
-        };
-        image.file = PathBuf::from(file);
-        return Ok(());
-    }
+    let names = |script: &Script| {
+        let mut names: Vec<_> = script.all_images().map(|image| image.name.as_str()).collect();
+        // Machines may have the same.
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(*name));
+        names.join(", ")
+    };
     let mut found = false;
-    for image in script.images.iter_mut().filter(|image| image.file.file_name() == given.file_name()) {
+    if let Some((name, file)) = text.split_once('=') {
+        for image in script.all_images_mut().filter(|image| image.name == name) {
+            image.file = PathBuf::from(file);
+            found = true;
+        }
+        let problem = || format!("{} has no image `{name}`; it has {}", path.display(), names(script));
+        return if found { Ok(()) } else { Err(problem()) };
+    }
+    for image in script.all_images_mut().filter(|image| image.file.file_name() == given.file_name()) {
         given.clone_into(&mut image.file);
         found = true;
     }

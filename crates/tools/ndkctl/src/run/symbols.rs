@@ -28,7 +28,7 @@ impl Symbols {
     pub fn read(script: &Script, named: &[PathBuf]) -> Result<Self, String> {
         let mut found = Vec::new();
         let mut left: Vec<_> = named.iter().collect();
-        for image in &script.images {
+        for image in script.all_images() {
             // It has been checked before.
             let Some(parsed) = std::fs::read(&image.file).ok().and_then(|bytes| Image::parse(&bytes).ok()) else {
                 continue;
