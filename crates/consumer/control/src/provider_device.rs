@@ -50,8 +50,10 @@ pub const QUERY_WIRES: u32 = control_code(11, READ);
 
 /// Takes an [`Adviser`]: what the adviser does with what consumers do that open an adapter from now on.
 pub const SET_ADVISER: u32 = control_code(12, WRITE);
-/// Answers with an [`Advice`], and behind it for each finding a number of four bytes, the sum over all adapters: how often it was made, that of
-/// `SN0001` first. If not all fit: `STATUS_BUFFER_OVERFLOW`, as many bytes as fit, and the total number in `count`.
+/// Answers with an [`Advice`], and behind it a number of four bytes for each finding.
+///
+/// It is how often that was made, the sum over all adapters; that of `SN0001` is first. If not all fit: `STATUS_BUFFER_OVERFLOW`, as many
+/// bytes as fit, and the total number in `count`.
 pub const QUERY_ADVICE: u32 = control_code(13, READ);
 
 /// Takes the fault plan for adapters opened from now on: [`FAULT_PLAN_BYTES`] in the format of `interpose::faults::Plan`. A plan

@@ -93,7 +93,7 @@ impl Advising {
     /// # Errors
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
-    pub fn answer<'a>(&self, advice: impl Iterator<Item = &'a Advice> + Clone) -> Result<Vec<u8>, NtStatus> {
+    pub fn answer<'a>(&self, advice: &(impl Iterator<Item = &'a Advice> + Clone)) -> Result<Vec<u8>, NtStatus> {
         let mut bytes = Vec::new();
         let room = control::provider_device::Advice::BYTES + Finding::ALL.len() * size_of::<u32>();
         bytes.try_reserve_exact(room).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;

@@ -126,7 +126,7 @@ impl Controls {
                 let set = wanted.and_then(|wanted| self.advising.set(&wanted.ok_or(NtStatus::INVALID_PARAMETER)?));
                 request.finish(set);
             }
-            QUERY_ADVICE => match self.advising.answer(adapters.map(Consumers::advice)) {
+            QUERY_ADVICE => match self.advising.answer(&adapters.map(Consumers::advice)) {
                 Ok(bytes) => request.answer_cut(&bytes),
                 Err(status) => request.finish(Err(status)),
             },

@@ -265,8 +265,9 @@ pub mod tag {
     pub const FRAME: u8 = 32;
     /// The number on the wire of the queue pair of the call that goes on in the same thread.
     pub const WIRE_NUMBER: u8 = 33;
-    /// A finding of the adviser, from version 5 on: its number in 16 bits, the type of the object in 8, the function in 8, and from bit 32
-    /// on how many bytes its words have; bit 63 if the adviser is in front of the recorder. Then the words, the first sixteen bytes in the
-    /// first slot.
+    /// A finding of the adviser, from version 5 on.
+    ///
+    /// Its number in 16 bits, the type of the object in 8, the function in 8, and from bit 32 on how many bytes its words have; bit 63 if the
+    /// adviser is in front of the recorder. Then the words, the first sixteen bytes in the first slot.
     pub const FINDING: u8 = 34;
 }

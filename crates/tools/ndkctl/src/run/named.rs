@@ -48,15 +48,12 @@ fn replaced<'words>(
         // A script's own name for an image stands before it: `consumer-wrong.sys:consumer+0x10` is one place.
         let is_part = before.ends_with(|letter: char| letter.is_alphanumeric() || "-_.:".contains(letter));
         text.push_str(before);
-        match by(behind).filter(|_| !is_longer && !is_part) {
-            Some((name, behind)) => {
-                text.push_str(&name);
-                rest = behind;
-            }
-            None => {
-                text.push_str(written);
-                rest = behind;
-            }
+        if let Some((name, behind)) = by(behind).filter(|_| !is_longer && !is_part) {
+            text.push_str(&name);
+            rest = behind;
+        } else {
+            text.push_str(written);
+            rest = behind;
         }
     }
     text.push_str(rest);

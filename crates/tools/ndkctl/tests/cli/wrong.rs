@@ -224,10 +224,10 @@ impl Drop for Folder {
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut rest) = (Vec::new(), line.trim());
     while !rest.is_empty() {
-        let (word, behind) = match rest.strip_prefix('\'') {
-            Some(quoted) => quoted.split_once('\'').expect("quotes end"),
-            None => rest.split_once(' ').unwrap_or((rest, "")),
-        };
+        let (word, behind) = rest.strip_prefix('\'').map_or_else(
+            || rest.split_once(' ').unwrap_or((rest, "")),
+            |quoted| quoted.split_once('\'').expect("quotes end"),
+        );
         words.push(word.to_owned());
         rest = behind.trim_start();
     }
