@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 const LONGEST: usize = 200;
 
 /// Those of a provider's control device.
-pub const PROVIDER: [u32; 12] = [
+pub const PROVIDER: [u32; 14] = [
     provider_device::QUERY_INFO,
     provider_device::QUERY_COUNTERS,
     provider_device::QUERY_CONNECTIONS,
@@ -22,6 +22,8 @@ pub const PROVIDER: [u32; 12] = [
     provider_device::QUERY_RECORDING,
     provider_device::READ_RECORDING,
     provider_device::QUERY_WIRES,
+    provider_device::SET_ADVISER,
+    provider_device::QUERY_ADVICE,
 ];
 
 /// Sends the requests of a row to devices that know these codes: `ask` is told to which.

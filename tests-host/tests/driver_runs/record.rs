@@ -12,9 +12,12 @@ use control::{
     },
     test_device::{CANCEL, Kind, State},
 };
-use interpose::Function;
+use interpose::{Function, adviser::Finding};
 use ndkpi::{NDK_VERSION, NtStatus};
-use recording::Recording;
+use recording::{
+    Recording,
+    timeline::{MarkKind, Timeline},
+};
 use simulated_kernel::{Kernel, Value, wdk::STATUS_BUFFER_TOO_SMALL};
 
 use crate::{
@@ -81,6 +84,51 @@ fn what_consumers_do_is_recorded_only_while_it_is_wanted() {
     let last = Recording::read(&recorded(&driver)).expect("a recording");
     assert!(last.first > 0 && last.lost == 0, "{} slots were written over", last.first);
     assert_eq!(functions(&last).last(), Some(&Function::CloseAdapter), "what came last is kept");
+    drop(driver);
+    provider.unload();
+}
+
+/// What the adviser finds stands in the recording, at the call in which it was, and is counted for who asks.
+#[test]
+fn what_the_adviser_finds_is_recorded_and_counted_while_a_program_wants_it() {
+    const ABOVE_LIMIT: usize = Finding::AboveLimit.number() as usize;
+    let kernel = Kernel::threads().processors(2).start();
+    let provider = Provider::load(&kernel).expect("the provider loads");
+    let driver = Driver::new(ToKernel(provider_control(&kernel)));
+    let break_a_rule = || {
+        let options = Options { name: "advise", version: NDK_VERSION::V2_0, seed: 0, hostile: false };
+        let verdict = provider.driver.run(|| {
+            let platform = InKernel::query(&kernel, &provider.device);
+            Session::with(&platform, &options, |session| {
+                let adapter = session.adapter()?;
+                assert!(adapter.create_cq(u32::MAX, None).is_err(), "deeper than any adapter's");
+                HELD
+            })
+        });
+        assert_eq!(verdict, HELD);
+    };
+    let (mode, before) = driver.advice().expect("an answer");
+    assert_eq!((mode, before.len()), (0, Finding::ALL.len()), "off unless somebody wants it");
+    break_a_rule();
+    assert_eq!(driver.advice(), Ok((0, before.clone())), "there is no adviser");
+    assert_eq!(driver.set_adviser(5), Err(Refusal::Invalid));
+    driver.set_adviser(1).expect("a mode");
+    driver.record(&Wanted { slots: 1000, keep: 0 }).expect("a recording");
+    break_a_rule();
+    driver.record(&Wanted::default()).expect("it ends");
+    let (mode, now) = driver.advice().expect("an answer");
+    assert_eq!((mode, now[ABOVE_LIMIT - 1]), (1, before[ABOVE_LIMIT - 1] + 1));
+    let recording = Recording::read(&recorded(&driver)).expect("a recording");
+    let [found] = &recording.findings[..] else { panic!("{:?}", recording.findings) };
+    assert_eq!((usize::from(found.finding), found.function), (ABOVE_LIMIT, Function::CreateCq));
+    assert!(found.seen.starts_with("a depth of 4294967295"), "{}", found.seen);
+    let timeline = Timeline::of(&recording);
+    let mark = timeline.marks.iter().find(|mark| mark.kind == MarkKind::Finding).expect("a mark");
+    let call = timeline.marks.iter().find(|mark| mark.label == "CreateCq").expect("the call");
+    assert!(call.from <= mark.from && mark.to <= call.to, "{mark:?} in {call:?}");
+    driver.set_adviser(0).expect("a mode");
+    break_a_rule();
+    assert_eq!(driver.advice(), Ok((0, now)), "nothing more is found");
     drop(driver);
     provider.unload();
 }

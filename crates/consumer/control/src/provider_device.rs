@@ -48,6 +48,14 @@ pub const READ_RECORDING: u32 = control_code(10, READ);
 /// bytes as fit, and the total number in `count`.
 pub const QUERY_WIRES: u32 = control_code(11, READ);
 
+/// Takes an [`Adviser`]: what the adviser does with what consumers do that open an adapter from now on.
+pub const SET_ADVISER: u32 = control_code(12, WRITE);
+/// Answers with an [`Advice`], and behind it a number of four bytes for each finding.
+///
+/// It is how often that was made, the sum over all adapters; that of `SN0001` is first. If not all fit: `STATUS_BUFFER_OVERFLOW`, as many
+/// bytes as fit, and the total number in `count`.
+pub const QUERY_ADVICE: u32 = control_code(13, READ);
+
 /// Takes the fault plan for adapters opened from now on: [`FAULT_PLAN_BYTES`] in the format of `interpose::faults::Plan`. A plan
 /// without rules stops fault injection.
 pub const SET_FAULT_PLAN: u32 = control_code(6, WRITE);
@@ -225,6 +233,27 @@ wire! {
         generation: u32,
         /// Zero.
         reserved: u32,
+    }
+}
+
+wire! {
+    /// The adviser of a driver (`docs/adviser.md`).
+    Adviser {
+        /// As the registry's `Advise` has it: one of [`ADVISER_MODES`].
+        mode: u32,
+    }
+}
+
+/// The range of [`Adviser::mode`]: off, log, count, break, bugcheck.
+pub const ADVISER_MODES: core::ops::RangeInclusive<u32> = 0..=4;
+
+wire! {
+    /// The header before the findings.
+    Advice {
+        /// [`Adviser::mode`] in force.
+        mode: u32,
+        /// How many findings the driver's adviser knows.
+        count: u32,
     }
 }
 

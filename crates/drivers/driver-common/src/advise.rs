@@ -1,12 +1,17 @@
 //! The adviser in front of an adapter (`docs/adviser.md`): off, unless the registry says otherwise.
 
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use control::provider_device::ADVISER_MODES;
 use fallible::Arc;
 use interpose::{
     Function, ObjectId,
-    adviser::{Adviser, Mode, Report, Settings, Sink, Step, Totals},
+    adviser::{Adviser, Finding, Mode, Report, Settings, Sink, Step, Totals},
 };
 use ndkpi::{NDK_ADAPTER, NDK_OPERATION_TYPE, NtStatus};
 use provider::Reason;
+use recorder::{Findings, Ring};
 use wdk_sys::ntddk::KeBugCheckEx;
 
 use crate::{os::Kernel, trace};
@@ -38,14 +43,82 @@ impl Advise {
             _ => Self::Off,
         }
     }
+
+    const fn number(self) -> u32 {
+        match self {
+            Self::Off => 0,
+            Self::On(Mode::Log) => 1,
+            Self::On(Mode::Count) => 2,
+            Self::On(Mode::Break) => 3,
+            Self::On(Mode::Bugcheck) => 4,
+        }
+    }
 }
 
-/// Traces what is found, and stops where that is wanted.
-pub struct Tracer;
+/// What the adviser of a driver does with what it finds of a consumer that opens an adapter from now on: as the registry says, until a
+/// program says otherwise.
+pub struct Advising(AtomicU32);
+
+impl Advising {
+    /// As the registry says.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn try_new(advise: Advise) -> Result<Arc<Self>, NtStatus> {
+        Ok(Arc::try_new(Self(AtomicU32::new(advise.number())))?)
+    }
+
+    /// What it does now.
+    #[must_use]
+    pub fn now(&self) -> Advise {
+        Advise::from_number(self.0.load(Relaxed))
+    }
+
+    /// Takes the input of a request.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_PARAMETER` for a value out of range; then nothing has changed.
+    pub fn set(&self, wanted: &control::provider_device::Adviser) -> Result<(), NtStatus> {
+        if !ADVISER_MODES.contains(&wanted.mode) {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        self.0.store(wanted.mode, Relaxed);
+        Ok(())
+    }
+
+    /// The answer to `QUERY_ADVICE`. `PASSIVE_LEVEL`.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub fn answer<'a>(&self, advice: &(impl Iterator<Item = &'a Advice> + Clone)) -> Result<Vec<u8>, NtStatus> {
+        let mut bytes = Vec::new();
+        let room = control::provider_device::Advice::BYTES + Finding::ALL.len() * size_of::<u32>();
+        bytes.try_reserve_exact(room).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
+        let count = u32::try_from(Finding::ALL.len()).unwrap_or(u32::MAX);
+        let head = control::provider_device::Advice { mode: self.now().number(), count };
+        bytes.extend_from_slice(&head.to_bytes());
+        for finding in Finding::ALL {
+            let of_all = advice.clone().map(|advice| advice.totals.of(*finding)).fold(0, u32::wrapping_add);
+            bytes.extend_from_slice(&of_all.to_le_bytes());
+        }
+        Ok(bytes)
+    }
+}
+
+/// Traces what is found, notes it in the recording, if one goes on, and stops where that is wanted.
+pub struct Tracer {
+    recorded: Option<Findings<Kernel>>,
+}
 
 impl Sink for Tracer {
     fn report(&self, report: &Report<'_>) {
         trace::finding(report);
+        if let Some(recorded) = &self.recorded {
+            recorded.record(report);
+        }
     }
 
     fn failed(&self, function: Function, object: ObjectId, status: NtStatus) {
@@ -104,7 +177,7 @@ impl Advice {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     pub fn try_new() -> Result<Self, NtStatus> {
-        Ok(Self { totals: Arc::try_new(Totals::default())?, sink: Arc::try_new(Tracer)? })
+        Ok(Self { totals: Arc::try_new(Totals::default())?, sink: Arc::try_new(Tracer { recorded: None })? })
     }
 
     /// How often each finding was made.
@@ -113,7 +186,8 @@ impl Advice {
         &self.totals
     }
 
-    /// Puts the adviser in front of an adapter that was just opened. `PASSIVE_LEVEL`.
+    /// Puts the adviser in front of an adapter that was just opened, with the ring of the recorder that will be in front of it, if there is
+    /// one. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
@@ -122,9 +196,21 @@ impl Advice {
     /// # Safety
     ///
     /// `adapter` is open, and nobody else has it.
-    pub unsafe fn wrap(&self, mode: Mode, adapter: *mut NDK_ADAPTER) -> Result<*mut NDK_ADAPTER, NtStatus> {
+    pub unsafe fn wrap(
+        &self,
+        mode: Mode,
+        adapter: *mut NDK_ADAPTER,
+        ring: Option<&Arc<Ring>>,
+    ) -> Result<*mut NDK_ADAPTER, NtStatus> {
         let settings = Settings { mode, ..Settings::default() };
-        let hooks = Adviser::new(Kernel, settings, self.sink.clone(), self.totals.clone());
+        let sink = match ring {
+            Some(ring) => {
+                let recorded = Findings::new(Kernel, ring.clone(), recorder::Adviser::Behind);
+                Arc::try_new(Tracer { recorded: Some(recorded) })?
+            }
+            None => self.sink.clone(),
+        };
+        let hooks = Adviser::new(Kernel, settings, sink, self.totals.clone());
         // SAFETY: `adapter` is open and nobody else's (`# Safety`), which is what `wrap` asks for.
         unsafe { interpose::wrap(adapter, hooks) }
     }

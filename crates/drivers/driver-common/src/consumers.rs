@@ -11,12 +11,12 @@ use ndkpi::{NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NDK_VERSION, NtStatus
 use recorder::Recorder;
 
 use crate::{
-    advise::{self, Advice, Advise},
+    advise::{self, Advice, Advise, Advising},
     controls::Controls,
     fault_plan::{self, InjectedFaults, Pulled},
     os::Kernel,
     presence::{Fail, Presence},
-    record::Recordings,
+    record::{self, Recordings},
     trace,
 };
 
@@ -30,7 +30,7 @@ pub struct Consumers {
     /// Opens so far.
     opened: AtomicU32,
     faults: Arc<InjectedFaults>,
-    advise: Advise,
+    advise: Arc<Advising>,
     advice: Advice,
     recordings: Arc<Recordings>,
 }
@@ -49,7 +49,7 @@ impl Consumers {
             open: AtomicU32::new(0),
             opened: AtomicU32::new(0),
             faults: controls.faults().clone(),
-            advise: controls.settings().advise,
+            advise: controls.advising().clone(),
             advice: Advice::try_new()?,
             recordings: controls.recordings().clone(),
         })
@@ -118,12 +118,15 @@ impl Consumers {
         let pulled = || Pulled::new(self.provider.clone(), self.presence.clone());
         // SAFETY: the adapter was just opened, and nobody else has it.
         *adapter = unsafe { self.faults.wrap(*adapter, consumer, pulled) }?;
-        if let Advise::On(mode) = self.advise {
+        let ring = self.recordings.running();
+        if let Advise::On(mode) = self.advise.now() {
             // SAFETY: what `faults` returned wraps the adapter that was just opened; nobody else has it.
-            *adapter = unsafe { self.advice.wrap(mode, *adapter) }?;
+            *adapter = unsafe { self.advice.wrap(mode, *adapter, ring.as_ref()) }?;
         }
-        // SAFETY: the outermost layer so far, which nobody else has.
-        *adapter = unsafe { self.recordings.wrap(*adapter) }?;
+        if let Some(ring) = ring {
+            // SAFETY: the outermost layer so far, which nobody else has.
+            *adapter = unsafe { record::wrap(*adapter, ring) }?;
+        }
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 //! What programs can ask of a provider driver and set while it runs (`control::provider_device`), whichever of them it is.
 
 use control::provider_device::{
-    FAULT_PLAN_BYTES, Faults, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_FAULT_PLAN, QUERY_INFO, QUERY_RECORDING,
-    QUERY_SETTINGS, QUERY_WIRES, READ_RECORDING, Recording, RecordingFrom, RecordingPart, SET_FAULT_PLAN, SET_FAULTS,
-    SET_RECORDING, SET_SETTINGS, Wire,
+    Adviser, FAULT_PLAN_BYTES, Faults, QUERY_ADVICE, QUERY_CONNECTIONS, QUERY_COUNTERS, QUERY_FAULT_PLAN, QUERY_INFO,
+    QUERY_RECORDING, QUERY_SETTINGS, QUERY_WIRES, READ_RECORDING, Recording, RecordingFrom, RecordingPart, SET_ADVISER,
+    SET_FAULT_PLAN, SET_FAULTS, SET_RECORDING, SET_SETTINGS, Wire,
 };
 use engine::os::{Os, SpinLock};
 use fallible::Arc;
@@ -11,6 +11,7 @@ use kernel::Buffered;
 use ndkpi::NtStatus;
 
 use crate::{
+    advise::Advising,
     consumers::Consumers,
     fault_plan::InjectedFaults,
     faults,
@@ -21,11 +22,12 @@ use crate::{
     trace,
 };
 
-/// The settings in force, the faults, and the recordings of a driver.
+/// The settings in force, the faults, the recordings and the adviser of a driver.
 pub struct Controls {
     settings: KernelLock<Settings>,
     faults: Arc<InjectedFaults>,
     recordings: Arc<Recordings>,
+    advising: Arc<Advising>,
 }
 
 impl Controls {
@@ -40,6 +42,7 @@ impl Controls {
             settings: Kernel.lock(settings)?,
             faults: InjectedFaults::try_new()?,
             recordings: Recordings::try_new(settings.record)?,
+            advising: Advising::try_new(settings.advise)?,
         })
     }
 
@@ -59,6 +62,12 @@ impl Controls {
     #[must_use]
     pub const fn recordings(&self) -> &Arc<Recordings> {
         &self.recordings
+    }
+
+    /// What the adviser does.
+    #[must_use]
+    pub const fn advising(&self) -> &Arc<Advising> {
+        &self.advising
     }
 
     /// Changes what can be changed while the driver runs, for every adapter.
@@ -112,6 +121,15 @@ impl Controls {
                 let set = request.input(bytes).and_then(|input| faults::set(providers(), input));
                 request.finish(set);
             }
+            SET_ADVISER => {
+                let wanted = request.input(Adviser::BYTES).map(Adviser::from_bytes);
+                let set = wanted.and_then(|wanted| self.advising.set(&wanted.ok_or(NtStatus::INVALID_PARAMETER)?));
+                request.finish(set);
+            }
+            QUERY_ADVICE => match self.advising.answer(&adapters.map(Consumers::advice)) {
+                Ok(bytes) => request.answer_cut(&bytes),
+                Err(status) => request.finish(Err(status)),
+            },
             QUERY_FAULT_PLAN => request.answer(&self.faults.answer()),
             SET_FAULT_PLAN => {
                 let set = request.input(FAULT_PLAN_BYTES).and_then(|input| self.faults.set(input));

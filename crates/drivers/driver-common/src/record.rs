@@ -131,18 +131,23 @@ impl Recordings {
         Ok(length)
     }
 
-    /// Puts the recorder in front of an adapter that was just opened, if a recording goes on. `PASSIVE_LEVEL`.
-    ///
-    /// # Errors
-    ///
-    /// `STATUS_INSUFFICIENT_RESOURCES`: then the adapter is as it was.
-    ///
-    /// # Safety
-    ///
-    /// `adapter` is open, and nobody else has it.
-    pub unsafe fn wrap(&self, adapter: *mut NDK_ADAPTER) -> Result<*mut NDK_ADAPTER, NtStatus> {
-        let Some(ring) = self.latest().ring.filter(|ring| ring.is_on()) else { return Ok(adapter) };
-        // SAFETY: `adapter` is open and nobody else's (`# Safety`), which is what `wrap` asks for.
-        unsafe { interpose::wrap(adapter, Recorder::new(Kernel, ring)) }
+    /// The ring of the recording that goes on, if one does. `PASSIVE_LEVEL`.
+    #[must_use]
+    pub fn running(&self) -> Option<Arc<Ring>> {
+        self.latest().ring.filter(|ring| ring.is_on())
     }
+}
+
+/// Puts the recorder in front of an adapter that was just opened. `PASSIVE_LEVEL`.
+///
+/// # Errors
+///
+/// `STATUS_INSUFFICIENT_RESOURCES`: then the adapter is as it was.
+///
+/// # Safety
+///
+/// `adapter` is open, and nobody else has it.
+pub unsafe fn wrap(adapter: *mut NDK_ADAPTER, ring: Arc<Ring>) -> Result<*mut NDK_ADAPTER, NtStatus> {
+    // SAFETY: `adapter` is open and nobody else's (`# Safety`), which is what `wrap` asks for.
+    unsafe { interpose::wrap(adapter, Recorder::new(Kernel, ring)) }
 }

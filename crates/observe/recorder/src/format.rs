@@ -11,7 +11,9 @@ use zerocopy::{
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"NDKREC\r\n";
 /// The version of the format.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
+/// The oldest one that can be read as this one: it has nothing that this one has not.
+pub const OLDEST: u32 = 4;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = size_of::<FileHeader>();
 /// Bytes of a slot.
@@ -47,12 +49,13 @@ pub const TICKS_PER_SECOND: u64 = 10_000_000;
 /// Slots behind the first one of a record at most.
 pub const MOST_MORE: usize = 255;
 
-/// What stands in the place of the function where a record is about a wire: that of its adapter has the wire's number then, from 1.
-pub const FUNCTION_OF_WIRE: u8 = 0xFF;
-/// Bytes of a frame that its first slot has.
-pub const FRAME_IN_FIRST: usize = 16;
+/// What stands in the place of the function where a record is of no call: of a wire, the number of which, from 1, stands in the place of the
+/// adapter then, or of a finding.
+pub const FUNCTION_OF_NONE: u8 = 0xFF;
+/// Bytes of a frame, or of the words of a finding, that the first slot has.
+pub const BYTES_IN_FIRST: usize = 16;
 /// Bytes of a frame that are kept: all of one of Ethernet, jumbo frames included.
-pub const MOST_FRAME: usize = FRAME_IN_FIRST + MOST_MORE * 8 * PAYLOAD_WORDS;
+pub const MOST_FRAME: usize = BYTES_IN_FIRST + MOST_MORE * 8 * PAYLOAD_WORDS;
 
 /// Elements of a request that are kept; of more only the number is.
 pub const MOST_ELEMENTS: usize = 256;
@@ -262,4 +265,9 @@ pub mod tag {
     pub const FRAME: u8 = 32;
     /// The number on the wire of the queue pair of the call that goes on in the same thread.
     pub const WIRE_NUMBER: u8 = 33;
+    /// A finding of the adviser, from version 5 on.
+    ///
+    /// Its number in 16 bits, the type of the object in 8, the function in 8, and from bit 32 on how many bytes its words have; bit 63 if the
+    /// adviser is in front of the recorder. Then the words, the first sixteen bytes in the first slot.
+    pub const FINDING: u8 = 34;
 }

@@ -4,8 +4,9 @@ use fallible::Arc;
 use interpose::{InterposeOs, Phase};
 
 use crate::{
-    format::{FRAME_IN_FIRST, FUNCTION_OF_WIRE, MOST_FRAME, PAYLOAD_WORDS, tag},
-    ring::{Anchor, Ring, Writer},
+    aside::aside,
+    format::{MOST_FRAME, tag},
+    ring::Ring,
 };
 
 /// Records the frames of one adapter's wire in a [`Ring`].
@@ -57,30 +58,6 @@ impl<O: InterposeOs> Tap<O> {
     }
 
     fn record(&self, tag: u8, phase: Phase, word: u64, bytes: &[u8]) {
-        let place = self.os.stamp(phase);
-        let (first, rest) = bytes.split_at(bytes.len().min(FRAME_IN_FIRST));
-        let more = rest.len().div_ceil(8 * PAYLOAD_WORDS);
-        let Some(room) = self.ring.take(place.processor, 1 + more as u64, || Anchor::now(&self.os)) else { return };
-        let thread = place.thread as u64;
-        let what = u64::from(FUNCTION_OF_WIRE)
-            | u64::from(self.wire) << 8
-            | u64::from(tag) << 16
-            | (more as u64) << 24
-            | u64::from(place.processor & 0xFFFF) << 48;
-        let [second, third] = [0, 8].map(|at| word_at(first, at));
-        self.ring.put_first(&room, [place.time, (thread ^ thread >> 32) << 32, what, word, second, third, 0]);
-        let mut writer = Writer::new(&self.ring, &room);
-        for at in (0..rest.len()).step_by(8) {
-            writer.put(word_at(rest, at));
-        }
+        aside(&self.os, &self.ring, self.wire, tag, phase, word, bytes);
     }
-}
-
-/// The eight bytes at this place, as far as they are there.
-fn word_at(bytes: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    let there = bytes.get(at..).unwrap_or_default();
-    let count = there.len().min(8);
-    word[..count].copy_from_slice(&there[..count]);
-    u64::from_le_bytes(word)
 }

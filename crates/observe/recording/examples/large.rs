@@ -1,11 +1,12 @@
-//! A page of 500 queue pairs and a million marks, made up: what `cargo xtask timeline` opens in a browser. `-- FILE.html`.
+//! A page of many queue pairs and marks, made up: what `cargo xtask timeline` opens in a browser.
+//! `-- FILE.html [QUEUE-PAIRS [MESSAGES]]`, 500 queue pairs and a million marks without numbers.
 
 use std::{env, fs};
 
 use interpose::{Function, Phase};
 use ndkpi::{NDK_OBJECT_TYPE, NtStatus};
 use recording::{
-    Arguments, Completion, Element, Outcome, QpSizes, Record, Recording,
+    Arguments, Completion, Element, Found, Outcome, QpSizes, Record, Recording,
     timeline::{Timeline, html},
 };
 
@@ -15,6 +16,10 @@ const QUEUE_PAIRS: u32 = 500;
 const MESSAGES: u32 = 250_000;
 /// One message in so many fails.
 const FAILS: u32 = 10_007;
+/// Of one message in so many the adviser finds that its queue pair has too many requests.
+const FINDS: u32 = 2_503;
+/// The number of that finding.
+const FINDING: u16 = 13;
 
 /// The numbers of the objects, which the adapter begins.
 const fn queue(pair: u32) -> u32 {
@@ -26,9 +31,10 @@ const fn pair_of(pair: u32) -> u32 {
 }
 
 /// Makes up a recording.
-#[derive(Default)]
 struct Maker {
+    pairs: u32,
     records: Vec<Record>,
+    findings: Vec<Found>,
 }
 
 impl Maker {
@@ -85,7 +91,7 @@ impl Maker {
     /// A message that is sent, and whose completion is taken.
     fn message(&mut self, number: u32) {
         // Neighbours do not do the same at the same time.
-        let pair = number.wrapping_mul(977) % QUEUE_PAIRS;
+        let pair = number.wrapping_mul(977) % self.pairs;
         let transfer = || Arguments::Transfer {
             context: number.into(),
             remote_address: 0,
@@ -96,6 +102,20 @@ impl Maker {
         };
         let good = Outcome::Status(NtStatus::SUCCESS);
         self.call(Function::Send, pair_of(pair), [transfer(), transfer()], good);
+        if number % FINDS == FINDS - 1 {
+            let place = self.records.len();
+            self.findings.push(Found {
+                time: self.records[place - 1].time,
+                place,
+                finding: FINDING,
+                kind: NDK_OBJECT_TYPE::QP,
+                function: Function::Send,
+                seen: format!("{} requests in a queue of {}", 1 + number % 8, number % 8),
+                thread: 1,
+                processor: 0,
+                in_front: false,
+            });
+        }
         let status = if number % FAILS == FAILS - 1 { NtStatus::CANCELLED } else { NtStatus::SUCCESS };
         let poll = |results| Arguments::GetCqResults { room: 8, extended: true, results };
         let (request_context, qp_context) = (number.into(), pair.into());
@@ -105,20 +125,24 @@ impl Maker {
 }
 
 fn main() {
-    let path = env::args().nth(1).expect("the name of the page");
-    let mut maker = Maker::default();
-    (0..QUEUE_PAIRS).for_each(|pair| maker.create(pair));
-    (0..MESSAGES).for_each(|number| maker.message(number));
+    let mut words = env::args().skip(1);
+    let path = words.next().expect("the name of the page");
+    let mut number = |otherwise| words.next().map_or(otherwise, |word| word.parse().expect("a number"));
+    let (pairs, messages) = (number(QUEUE_PAIRS), number(MESSAGES));
+    let mut maker = Maker { pairs, records: Vec::new(), findings: Vec::new() };
+    (0..pairs).for_each(|pair| maker.create(pair));
+    (0..messages).for_each(|number| maker.message(number));
     let recording = Recording {
         records: maker.records,
         frames: Vec::new(),
         numbers: Vec::new(),
+        findings: maker.findings,
         first: 0,
         lost: 0,
         torn: 0,
         processors: 2,
     };
     let timeline = Timeline::of(&recording);
-    fs::write(path, html(&timeline, "500 queue pairs")).expect("the page is written");
+    fs::write(path, html(&timeline, &format!("{pairs} queue pairs"))).expect("the page is written");
     println!("{} marks on {} lanes", timeline.marks.len(), timeline.lanes.len());
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use interpose::{Function, Phase};
-use recorder::format::{FRAME_IN_FIRST, MOST_FRAME, at, tag};
+use recorder::format::{BYTES_IN_FIRST, MOST_FRAME, at, tag};
 
 use crate::{
-    Record, Recording,
+    Found, Record, Recording, found,
     read::{half, number, word},
 };
 
@@ -46,6 +46,7 @@ pub struct Number {
 pub enum Entry {
     Record(Record),
     Frame(Frame),
+    Found(Found),
     /// The queue pair of the call that goes on in a thread has a number.
     Number {
         wire: u8,
@@ -54,23 +55,27 @@ pub enum Entry {
     },
 }
 
-/// An entry about a wire. `None` if it cannot be.
+/// An entry of no call. `None` if it cannot be.
 pub fn read(slot: &[u8], words: &[u64]) -> Option<Entry> {
+    if slot[at::ARGS] == tag::FINDING {
+        return found::read(slot, words).map(Entry::Found);
+    }
     let wire = slot[at::ADAPTER];
     if slot[at::ARGS] == tag::WIRE_NUMBER {
         return Some(Entry::Number { wire, number: number(slot, at::SHORT), thread: number(slot, at::THREAD) });
     }
     let both = word(slot, at::SHORT);
     let length = u32::try_from(both & 0xFFFF_FFFF).ok().filter(|_| slot[at::ARGS] == tag::FRAME)?;
-    let first = slot.get(at::SHORT + 8..)?.get(..FRAME_IN_FIRST)?;
-    let mut bytes = [first, &words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>()].concat();
-    let kept = (length as usize).min(MOST_FRAME);
-    if bytes.len() < kept {
-        return None;
-    }
-    bytes.truncate(kept);
+    let bytes = bytes(slot, words, (length as usize).min(MOST_FRAME))?;
     let processor = half(slot, at::PROCESSOR);
     Some(Entry::Frame(Frame { time: 0, place: 0, wire, came_in: both >> 32 & 1 != 0, length, bytes, processor }))
+}
+
+/// So many bytes of an entry. `None` if they are not there.
+pub fn bytes(slot: &[u8], words: &[u64], count: usize) -> Option<Vec<u8>> {
+    let first = slot.get(at::SHORT + 8..)?.get(..BYTES_IN_FIRST)?;
+    let rest: Vec<_> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    [first, &rest].concat().get(..count).map(<[u8]>::to_vec)
 }
 
 /// Puts entries, which are in order, with their times where they belong in a recording.
@@ -91,6 +96,7 @@ pub fn part(recording: &mut Recording, entries: impl Iterator<Item = (u64, Entry
                 recording.records.push(Record { time, ..record });
             }
             Entry::Frame(frame) => recording.frames.push(Frame { time, place, ..frame }),
+            Entry::Found(found) => recording.findings.push(Found { time, place, ..found }),
             Entry::Number { wire, number, thread } => {
                 if let Some(qp) = calls.get(&thread) {
                     recording.numbers.push(Number { place, wire, number, qp: *qp });

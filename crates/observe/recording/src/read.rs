@@ -5,13 +5,13 @@ use std::fmt;
 use interpose::{Function, Phase};
 use ndkpi::{NDK_OBJECT_TYPE, NtStatus};
 use recorder::format::{
-    Checksum, FLAG_COMPLETION, FLAG_NO_PLACE, FLAG_TIME, FUNCTION_OF_WIRE, FileHeader, HEADER_BYTES, IRQL_SHIFT,
-    KIND_SHIFT, MAGIC, OF_RECORD, OUTCOME_SHIFT, PAYLOAD_WORDS, RETURNED, SLOT_BYTES, TICKS_PER_SECOND, VERSION, at,
-    kind, tag,
+    Checksum, FLAG_COMPLETION, FLAG_NO_PLACE, FLAG_TIME, FUNCTION_OF_NONE, FileHeader, HEADER_BYTES, IRQL_SHIFT,
+    KIND_SHIFT, MAGIC, OF_RECORD, OLDEST, OUTCOME_SHIFT, PAYLOAD_WORDS, RETURNED, SLOT_BYTES, TICKS_PER_SECOND,
+    VERSION, at, kind, tag,
 };
 
 use crate::{
-    Arguments, Frame, Number,
+    Arguments, Found, Frame, Number,
     clock::{Clock, Pair},
     frames::{self, Entry},
 };
@@ -77,6 +77,8 @@ pub struct Recording {
     pub frames: Vec<Frame>,
     /// The numbers that queue pairs have on wires.
     pub numbers: Vec<Number>,
+    /// What an adviser has found meanwhile, in the order in which it did.
+    pub findings: Vec<Found>,
     /// How many slots were written over before the first one.
     pub first: u64,
     /// Slots that are not there, or that came when there was no more room.
@@ -113,7 +115,7 @@ impl fmt::Display for ReadError {
             Self::NotARecording => write!(f, "this is no recording: make one with `ndkctl ping --record FILE`"),
             Self::Version(version) => write!(
                 f,
-                "the recording has version {version} of the format, this program reads {VERSION}: use the ndkctl that made it"
+                "the recording has version {version} of the format, this program reads {OLDEST} to {VERSION}: use the ndkctl that made it"
             ),
             Self::Length { expected, found } => write!(
                 f,
@@ -152,7 +154,7 @@ impl Recording {
         if bytes.len() < 16 || header.magic != MAGIC {
             return Err(ReadError::NotARecording);
         }
-        if header.version != VERSION {
+        if !(OLDEST..=VERSION).contains(&header.version.get()) {
             return Err(ReadError::Version(header.version.get()));
         }
         let found = bytes.len() as u64;
@@ -173,6 +175,7 @@ impl Recording {
             records: Vec::new(),
             frames: Vec::new(),
             numbers: Vec::new(),
+            findings: Vec::new(),
             first: header.first.get(),
             lost: header.lost.get(),
             torn: 0,
@@ -211,7 +214,7 @@ impl Recording {
                 rest.iter().flat_map(|slot| (1..=PAYLOAD_WORDS).map(|place| word(slot, 8 * place))).collect();
             let ticks = word(slot, at::TICKS);
             index += 1 + more;
-            if slot[at::FUNCTION] == FUNCTION_OF_WIRE {
+            if slot[at::FUNCTION] == FUNCTION_OF_NONE {
                 ordered.push((ticks, frames::read(slot, &words).ok_or(ReadError::Record(ordinal))?));
                 continue;
             }
@@ -235,7 +238,8 @@ impl Recording {
     #[must_use]
     pub fn times(&self) -> (u64, u64) {
         let of_frames = self.frames.iter().map(|frame| frame.time);
-        let times = || self.records.iter().map(|record| record.time).chain(of_frames.clone());
+        let aside = of_frames.chain(self.findings.iter().map(|found| found.time));
+        let times = || self.records.iter().map(|record| record.time).chain(aside.clone());
         (times().min().unwrap_or(0), times().max().unwrap_or(0))
     }
 }

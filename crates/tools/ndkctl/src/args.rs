@@ -320,7 +320,7 @@ pub enum WhichFaults {
 )]
 pub struct Selftest {
     /// Run only cases whose name or section contains this, or the case of this name; separate several with commas
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = crate::words::filter)]
     pub filter: Option<String>,
     /// Leave out what this file names: a case or a theme on each line, # before a remark
     #[arg(long, value_name = "FILE")]
@@ -330,11 +330,11 @@ pub struct Selftest {
     pub from: Option<String>,
     /// Run the suite in the kernel, with the driver ndktest on the driver softndk (Windows)
     #[arg(long, conflicts_with_all = [
-        "deterministic", "completion", "processors", "nic", "locks", "rotate_tokens", "profile", "wire", "advise",
+        "deterministic", "completion", "processors", "nic", "locks", "rotate_tokens", "profile", "wire",
     ])]
     pub driver: bool,
     /// With --driver: test the NDK adapter of this network interface, from any vendor; its alias, index or local address
-    #[arg(long, requires = "driver", conflicts_with_all = ["recorded", "fault"], value_name = "INTERFACE")]
+    #[arg(long, requires = "driver", conflicts_with_all = ["recorded", "fault", "advise"], value_name = "INTERFACE")]
     pub interface: Option<String>,
     /// With --interface: a second interface that the first can connect to, for NICs that cannot connect to themselves
     #[arg(long, requires = "interface", value_name = "INTERFACE")]
@@ -344,7 +344,7 @@ pub struct Selftest {
     #[arg(long, requires = "interface")]
     pub hostile: bool,
     /// List the cases instead of running them
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["repeat", "recorded", "junit", "advise", "verbose", "deterministic"])]
     pub list: bool,
     /// With --list: print the document docs/conformance.md
     #[arg(long, requires = "list", conflicts_with = "json")]
@@ -372,7 +372,7 @@ pub struct Selftest {
         conflicts_with_all = ["list", "advise", "faults", "recorded"])]
     pub fault: Vec<interpose::faults::Rule>,
     /// Run under the adviser and show its findings; with --verbose each one as it is made
-    #[arg(long, conflicts_with = "recorded")]
+    #[arg(long)]
     pub advise: bool,
     /// The recording of the first case that fails, or of the last one.
     #[command(flatten)]
@@ -381,7 +381,7 @@ pub struct Selftest {
     #[arg(long)]
     pub json: bool,
     /// Also write the results to this file, in JUnit format
-    #[arg(long, value_name = "FILE", value_parser = crate::selftest::junit_file)]
+    #[arg(long, value_name = "FILE", value_parser = crate::words::out_file)]
     pub junit: Option<PathBuf>,
     /// Keep in this file which case is running, so that a crash of the machine does not lose it; with --driver always done, and
     /// by default in the folder for temporary files

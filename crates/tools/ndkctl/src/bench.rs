@@ -12,7 +12,7 @@ use crate::End;
 #[derive(Debug, Args)]
 pub struct Bench {
     /// Only rows whose names contain this
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = crate::words::filter)]
     pub filter: Option<String>,
     /// Run for seconds only, to check that everything works; the figures mean little
     #[arg(long)]
@@ -21,10 +21,10 @@ pub struct Bench {
     #[arg(long)]
     pub alone: bool,
     /// Also write the rows to this file, as JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::words::out_file)]
     pub json: Option<PathBuf>,
     /// Also write the table into this Markdown page, between its marks
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::words::out_file)]
     pub report: Option<PathBuf>,
     /// Draw the plots into this folder, as SVG
     #[arg(long, value_name = "FOLDER")]
@@ -36,7 +36,7 @@ pub struct Bench {
     #[arg(long, conflicts_with_all = ["json", "report", "plots", "counts"])]
     pub smoke: bool,
     /// Only count instructions, and write them to this file; crates/tools/bench/counts.json is the one on file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "report", "plots"])]
+    #[arg(long, value_name = "FILE", value_parser = crate::words::out_file, conflicts_with_all = ["json", "report", "plots"])]
     pub counts: Option<PathBuf>,
 }
 

@@ -27,7 +27,7 @@ use crate::{
 #[command(after_help = "Records only adapters that consumers open during the recording. docs/recorder.md has more.")]
 pub struct DriverRecord {
     /// The file to write
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = crate::words::out_file)]
     pub file: PathBuf,
     /// Duration in seconds, 1 to 3600; by default until Ctrl-C
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]

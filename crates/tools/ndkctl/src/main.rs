@@ -53,6 +53,7 @@ mod soak;
 mod timeline;
 mod usage;
 mod wire;
+mod words;
 
 use std::process::ExitCode;
 

@@ -53,11 +53,11 @@ These work on the host and with `--driver`:
 | `--ndkpi MAJOR` | opens the adapter with this major version |
 | `--fault RULE` | lets something go wrong ([faults](faults.md)); its counters begin anew with each case; not with `--interface` |
 | `--record FILE`, `--timeline FILE` | records the first case that fails, or the last one; not with `--interface`: the recorder is SoftNDK's |
+| `--advise` | has the [adviser](adviser.md) of `softndk` look at what the cases do, whatever its setting is, and says what it has found; not with `--interface`: the adviser is SoftNDK's |
 | `--progress FILE` | keeps in the file which case is running |
 | `--resume` | goes on with a run that ended without a word |
 
-`--advise` is for the host; in the kernel the driver has [a setting](settings.md) for it. The line `again` of a failure is the command \
-that repeats exactly that case.
+The line `again` of a failure is the command that repeats exactly that case.
 
 A provider that crashes the machine does not end the work. Before each case its name is written to the progress file and flushed to the
 disk; with `--driver` always, by default to `ndkctl-selftest.progress` in the folder for temporary files. After the restart,

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Debug, Args)]
 pub struct Nd2Selftest {
     /// Run only cases whose name or sentence contains this
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = crate::words::filter)]
     pub filter: Option<String>,
     /// List the cases instead of running them
     #[arg(long, conflicts_with = "json")]

@@ -187,7 +187,7 @@ pub fn run(args: &Ping, interrupted: &Arc<AtomicBool>) -> Result<End, String> {
 /// Opens the first adapter, or both ends of the wire; recorded if that is wanted.
 fn open(host: &Arc<HostPlatform>, args: &Ping, latest: &Latest) -> Result<(Adapter, Option<Adapter>), String> {
     let platform: Arc<dyn Platform + Send> =
-        if args.record.is_wanted() { Arc::from(args.record.platform(host, latest)?) } else { host.clone() };
+        if args.record.is_wanted() { Arc::from(args.record.platform(host, latest, None)?) } else { host.clone() };
     let version = args.machine.profile.version(None)?;
     let near = consumer::open(host, platform.clone(), 0, version)?;
     let far = args.machine.wire.then(|| consumer::open(host, platform, 1, version)).transpose()?;

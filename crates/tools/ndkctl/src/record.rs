@@ -15,17 +15,17 @@ use interpose::NoHooks;
 use recorder::{Keep, Recorder, Ring};
 use recording::Recording;
 
-use crate::{size::parse_slots, timeline};
+use crate::{advise::Advice, size::parse_slots, timeline};
 
 /// Where a recording goes, and its size.
 #[derive(Clone, Debug, Default, Args)]
 #[command(group = ArgGroup::new("recorded").args(["record", "timeline"]).multiple(true))]
 pub struct Record {
     /// Record every call, completion and callback to this file (docs/recorder.md)
-    #[arg(id = "record", long = "record", value_name = "FILE")]
+    #[arg(id = "record", long = "record", value_name = "FILE", value_parser = crate::words::out_file)]
     pub file: Option<PathBuf>,
     /// Draw the recording: a picture if the name ends in .svg, else an HTML page with zoom, search and details
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::words::out_file)]
     pub timeline: Option<PathBuf>,
     /// With --record or --timeline: size in slots of 64 bytes, 256 to 16M; a request takes one or two
     #[arg(long = "record-slots", requires = "recorded", default_value = "256K", value_name = "SLOTS", value_parser = parse_slots)]
@@ -103,28 +103,36 @@ impl Record {
             .map_err(|_| format!("no memory for {} slots: take fewer (--record-slots)", self.slots))
     }
 
-    /// A platform whose adapters are recorded.
+    /// A platform whose adapters are recorded, with what an adviser finds, if there is one.
     ///
     /// # Errors
     ///
     /// One line if memory for the recording runs out.
-    pub fn platform(&self, platform: &Arc<HostPlatform>, latest: &Latest) -> Result<Box<dyn Platform + Send>, String> {
+    pub fn platform(
+        &self,
+        platform: &Arc<HostPlatform>,
+        latest: &Latest,
+        advice: Option<&Advice>,
+    ) -> Result<Box<dyn Platform + Send>, String> {
         let processors = platform.machine().processors();
         let ring = self.ring(processors)?;
         latest.put(ring.clone(), processors);
         platform.record_cable(&ring);
-        Ok(Box::new(Interposed::new(platform, Box::new(move |os| Recorder::new(os.clone(), ring.clone())))))
+        Ok(match advice {
+            Some(advice) => Box::new(Interposed::new(platform, Box::new(advice.hooks_recorded(&ring)))),
+            None => Box::new(Interposed::new(platform, Box::new(move |os| Recorder::new(os.clone(), ring.clone())))),
+        })
     }
 
-    /// A layer that records each case by itself; none if nothing is to be recorded.
-    pub fn layer(&self, latest: &Latest) -> Option<Layer> {
+    /// A layer that records each case by itself, with what an adviser finds; none if nothing is to be recorded.
+    pub fn layer(&self, latest: &Latest, advice: Option<&Advice>) -> Option<Layer> {
         if !self.is_wanted() {
             return None;
         }
-        let (this, latest) = (self.clone(), latest.clone());
+        let (this, latest, advice) = (self.clone(), latest.clone(), advice.cloned());
         let layer: Layer = Arc::new(move |platform: &Arc<HostPlatform>| {
             // Without memory nothing is recorded, which is said when the file is to be written.
-            this.platform(platform, &latest)
+            this.platform(platform, &latest, advice.as_ref())
                 .unwrap_or_else(|_| Box::new(Interposed::new(platform, Box::new(|os| NoHooks(os.clone())))))
         });
         Some(layer)

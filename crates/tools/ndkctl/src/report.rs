@@ -12,7 +12,7 @@ use clap::Args;
 use host::say;
 use recording::{
     Recording,
-    timeline::{Options, Timeline, svg},
+    timeline::{Options, Timeline, escape, svg},
 };
 
 use crate::{
@@ -31,7 +31,7 @@ pub struct ReportArgs {
     #[arg(value_name = "RESULTS")]
     pub results: PathBuf,
     /// Write a self-contained HTML page: each case by rule, what it did, expected and saw, and how to repeat it
-    #[arg(long, value_name = "FILE", required_unless_present = "baseline")]
+    #[arg(long, value_name = "FILE", value_parser = crate::words::out_file, required_unless_present = "baseline")]
     pub html: Option<PathBuf>,
     /// Show what has changed since these results
     #[arg(long, value_name = "RESULTS")]
@@ -90,18 +90,33 @@ fn decoded(bytes: &[u8]) -> Option<String> {
     }
 }
 
+/// The picture of a recording shows so many moments at most, its last ones: what led to a failure. A whole one may be hundreds of megabytes.
+const MOMENTS: usize = 600;
+
 /// A case, and the picture of its recording or why there is none.
 type Drawn = (String, Result<String, String>);
 
 /// Draws a recording: where its name says, or beside the results.
-fn drawing(results: &Path, recording: &RecordingJson) -> Drawn {
-    let beside = results.parent().zip(Path::new(&recording.file).file_name()).map(|(folder, name)| folder.join(name));
-    let read = fs::read(&recording.file).or_else(|error| beside.map_or(Err(error), fs::read));
+fn drawing(results: &Path, file: &RecordingJson) -> Drawn {
+    let beside = results.parent().zip(Path::new(&file.file).file_name()).map(|(folder, name)| folder.join(name));
+    let read = fs::read(&file.file).or_else(|error| beside.map_or(Err(error), fs::read));
     let read = read.map_err(|error| error.to_string());
     let drawn = read.and_then(|bytes| Recording::read(&bytes).map_err(|error| error.to_string())).map(|recording| {
-        svg(&Timeline::of(&recording), &Options { title: "timeline".to_owned(), ..Options::default() })
+        let timeline = Timeline::of(&recording);
+        let count = timeline.moments.len();
+        let first = count.saturating_sub(MOMENTS);
+        let options = Options { title: "timeline".to_owned(), moments: (first, count), ..Options::default() };
+        let picture = svg(&timeline, &options);
+        if first == 0 {
+            return picture;
+        }
+        let file = escape(&file.file);
+        format!(
+            "{picture}<figcaption>The last {MOMENTS} of {count} moments; \
+             <code>ndkctl timeline {file} --html timeline.html</code> shows all.</figcaption>"
+        )
     });
-    (recording.case.clone(), drawn.map_err(|error| format!("{}: {error}", recording.file)))
+    (file.case.clone(), drawn.map_err(|error| format!("{}: {error}", file.file)))
 }
 
 fn show(changes: &compare::Changes) {

@@ -2,6 +2,7 @@
 
 mod execute;
 mod imports;
+mod named;
 mod observed;
 mod script;
 mod symbols;
@@ -59,7 +60,7 @@ pub struct Run {
     #[arg(long)]
     pub trace: bool,
     /// Also write the results to this file, in JUnit format
-    #[arg(long, value_name = "FILE", value_parser = crate::selftest::junit_file)]
+    #[arg(long, value_name = "FILE", value_parser = crate::words::out_file)]
     pub junit: Option<PathBuf>,
     /// List what the images import and what of it is not simulated, and run nothing
     #[arg(long, conflicts_with_all = ["script", "registry", "junit", "trace", "no_advise", "fault", "recorded"])]

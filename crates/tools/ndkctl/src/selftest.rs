@@ -20,9 +20,9 @@ use std::{
 use ::host::{note, say};
 use clap::Parser as _;
 use conformance::{Case, Outcome};
+use interpose::adviser::Finding;
 use ndkpi::NDK_VERSION;
 
-pub use self::junit::file as junit_file;
 use self::{
     json::{AdapterJson, CaseJson, ResultsJson},
     progress::Progress,
@@ -30,7 +30,7 @@ use self::{
 };
 use crate::{
     End,
-    advise::Advice,
+    advise::{self, Advice},
     args::{Cli, Command, Selftest},
     driver as drivers, fault_plan, faults, markdown,
     output::{bar, duration, is_wide, labelled, print_json, print_table, table},
@@ -56,6 +56,13 @@ trait Ground {
 
     /// For each rule of what goes wrong on purpose: calls that it might have applied to, and how often it has happened.
     fn faults(&self) -> &[[u64; 2]];
+
+    /// How often each finding of the adviser was made, without those that were not.
+    ///
+    /// # Errors
+    ///
+    /// One line: the driver does not say it.
+    fn findings(&self) -> Result<Vec<(Finding, u32)>, String>;
 
     /// What is tested, as far as it says.
     fn adapter(&self) -> Option<AdapterJson>;
@@ -146,26 +153,24 @@ fn carry_out(
     if args.driver && !cfg!(windows) {
         return Ok(refuse(drivers::ELSEWHERE));
     }
-    if let Some(path) = &args.junit {
-        junit::try_file(path)?;
-    }
-    let advice = if args.advise { Some(Advice::new(args.verbose)?) } else { None };
+    let advice = if args.advise && !args.driver { Some(Advice::new(args.verbose)?) } else { None };
     let (softndk, tester);
     let mut ground: Box<dyn Ground + '_> = if args.driver {
         tester = drivers::open()?;
         softndk = provider(args)?;
         Box::new(driver::InDriver::new(&tester, softndk.as_ref(), args, interrupted))
     } else {
-        Box::new(host::Host::new(args, advice.as_ref().map(Advice::layer), interrupted)?)
+        Box::new(host::Host::new(args, advice.as_ref(), interrupted)?)
     };
-    let results = execute(&mut *ground, args, chosen, (before, is_done), progress, interrupted)?;
+    let mut results = execute(&mut *ground, args, chosen, (before, is_done), progress, interrupted)?;
+    results.findings = ground.findings()?;
     let run = ResultsJson::new(args, ground.adapter(), &results);
     if args.json {
         print_json(&run)?;
     } else {
         summarize(args, &results);
-        if let Some(advice) = &advice {
-            advice.summarize();
+        if args.advise {
+            advise::summarize(&results.findings);
         }
         if !args.fault.is_empty() {
             fault_plan::summarize(args.seed, &args.fault, ground.faults())?;
@@ -186,7 +191,7 @@ fn provider(args: &Selftest) -> Result<Option<drivers::OpenDriver>, String> {
     let softndk = drivers::Of { of: Some(drivers::ProviderName::Softndk) };
     match drivers::open_provider(softndk) {
         Ok(opened) => Ok(Some(opened)),
-        Err(why) if args.record.is_wanted() || !args.fault.is_empty() => Err(why),
+        Err(why) if args.record.is_wanted() || !args.fault.is_empty() || args.advise => Err(why),
         // It would only have said its version.
         Err(_) => Ok(None),
     }

@@ -96,7 +96,7 @@ fn round(
     }
     let host = HostPlatform::start_with_cancel(setup, interrupted).map_err(|status| format!("no machine: {status}"))?;
     let host = Arc::new(host);
-    let recorded = args.record.is_wanted().then(|| args.record.platform(&host, latest)).transpose()?;
+    let recorded = args.record.is_wanted().then(|| args.record.platform(&host, latest, None)).transpose()?;
     let platform: &dyn Platform = recorded.as_deref().map_or(&*host, |recorded| recorded);
     let options = Options { name: "soak", version: NDK_VERSION::V2_0, seed, hostile: true };
     let verdict = Session::with(platform, &options, |session| soak::round(session, counts, args.workers, EPISODES));

@@ -20,13 +20,13 @@ pub struct TimelineArgs {
     #[arg(long, value_enum, value_name = "WHICH")]
     pub example: Option<Example>,
     /// Write a self-contained HTML page with zoom, search and details
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["svg", "perfetto"])]
+    #[arg(long, value_name = "FILE", value_parser = crate::words::out_file, required_unless_present_any = ["svg", "perfetto"])]
     pub html: Option<PathBuf>,
     /// Write a picture (SVG)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::words::out_file)]
     pub svg: Option<PathBuf>,
     /// Write a trace for Perfetto, or any program that reads Chrome's JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::words::out_file)]
     pub perfetto: Option<PathBuf>,
     /// In the picture: space events evenly instead of by time
     #[arg(long, requires = "svg")]
@@ -105,7 +105,7 @@ pub struct Packets {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The pcapng file to write
-    #[arg(value_name = "PCAPNG")]
+    #[arg(value_name = "PCAPNG", value_parser = crate::words::out_file)]
     pub to: PathBuf,
 }
 

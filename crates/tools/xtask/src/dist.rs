@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -6,7 +7,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use xshell::cmd;
 
-use crate::context::{Context, Needed, absolute, cargo_home, files, root, say};
+use crate::context::{Context, Needed, absolute, cargo_home, files, root, say, variable};
 
 const NEEDED: [Needed; 4] = [("dpkg-deb", "dpkg"), ("xz", "xz-utils"), ("tar", "tar"), ("gzip", "gzip")];
 const OUT: &str = "target/dist";
@@ -25,9 +26,13 @@ const SHELLS: [(&str, &str); 3] = [
 /// `ndkctl`, manual pages, completions, documents, headers for consumers, and the worker of `ndkctl run` if `cargo xtask worker` has made
 /// it. The list of parts (SBOM, CycloneDX) is cargo-cyclonedx's, which is installed. Results in target/dist. The same commit gives the same
 /// bytes, with the same compiler. Ten minutes. What Windows has is built and attached by .github/workflows/drivers.yml.
+///
+/// NDKCTL names a build of ndkctl: then packages are made of that one, in seconds. With --check that says everything but whether two builds
+/// of ndkctl are equal; two packages of it have to be.
 #[derive(clap::Args)]
 pub struct Dist {
-    /// Build a second time, in a copy of the repository elsewhere, and compare the bytes
+    /// Look whether the packages are complete and work; make them a second time, in a copy of the repository elsewhere, and compare the
+    /// bytes
     #[arg(long)]
     check: bool,
 }
@@ -46,6 +51,7 @@ impl Dist {
             return Ok(());
         }
         let scratch = context.sh.create_temp_dir()?;
+        look(context, scratch.path())?;
         let copy = scratch.path().join("elsewhere");
         let (sh, from) = (&context.sh, root());
         cmd!(sh, "git clone --quiet {from} {copy}").run()?;
@@ -56,12 +62,104 @@ impl Dist {
             }
         }
         let _folder = sh.push_dir(&copy);
-        cmd!(sh, "cargo xtask dist").env_remove("CARGO_TARGET_DIR").ignore_stdout().run()?;
+        // Only this program is built there: ndkctl has a folder of its own, in the copy.
+        let again = cmd!(sh, "cargo xtask dist").env("CARGO_TARGET_DIR", absolute("target")).ignore_stdout();
+        // A name from here means something else there.
+        match variable("NDKCTL") {
+            Some(named) => again.env("NDKCTL", absolute(&named)).run()?,
+            None => again.run()?,
+        }
         let again = sh.read_file(copy.join(OUT).join("SHA256SUMS"))?;
         ensure!(again == sums, "another folder gives other bytes:\n{again}");
-        println!("the same bytes in another folder");
+        let of = if variable("NDKCTL").is_some() { ", of one build of ndkctl" } else { "" };
+        println!("the same bytes in another folder{of}");
         Ok(())
     }
+}
+
+/// Looks whether the packages have all that they are to have, nothing of this machine, and work where they are unpacked.
+fn look(context: &Context, scratch: &Path) -> Result<()> {
+    let sh = &context.sh;
+    let made = |kind: &str| {
+        let mut found = files(&absolute(OUT))?;
+        found.retain(|file| file.to_string_lossy().ends_with(kind));
+        let [file] = &found[..] else { bail!("{} files of {OUT} end with {kind}", found.len()) };
+        Ok(file.clone())
+    };
+    let (tar, deb, parts) = (made(".tar.xz")?, made(".deb")?, made(".cdx.json")?);
+    let (of_tar, of_deb) = (sh.create_dir(scratch.join("tar"))?, sh.create_dir(scratch.join("deb"))?);
+    cmd!(sh, "tar --extract --strip-components=1 --directory {of_tar} --file {tar}").quiet().run()?;
+    cmd!(sh, "dpkg-deb --extract {deb} {of_deb}").quiet().run()?;
+    cmd!(sh, "diff --recursive --no-dereference {of_tar} {of_deb}").quiet().run().context("tar and package differ")?;
+
+    // From the package, and with nothing of the repository.
+    let (ndkctl, empty) = (of_deb.join("usr/bin/ndkctl"), sh.create_dir(scratch.join("empty"))?);
+    let inside = sh.push_dir(&empty);
+    cmd!(sh, "{ndkctl} selftest --filter arm.one-callback-per-arm").quiet().ignore_stdout().run()?;
+    let shown = scratch.join("pages");
+    cmd!(sh, "{ndkctl} man {shown}").quiet().ignore_stdout().run()?;
+    drop(inside);
+    let mut wanted: Vec<PathBuf> = Vec::new();
+    for page in files(&shown)? {
+        let name = page.file_name().context("a page has a name")?.to_string_lossy().into_owned();
+        wanted.push(Path::new("usr/share/man/man1").join(name + ".gz"));
+    }
+    wanted.extend(SHELLS.map(|(_, file)| file.into()));
+    let listed = cmd!(sh, "git ls-files README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT docs").quiet();
+    wanted.extend(listed.read()?.lines().map(|file| Path::new(DOCUMENTS).join(file)));
+    wanted.extend(["copyright", "softndk.cdx.json"].map(|file| Path::new(DOCUMENTS).join(file)));
+    for header in
+        cmd!(sh, "git ls-files crates/abi/ndkpi/include crates/consumer/control/include").quiet().read()?.lines()
+    {
+        wanted.push(Path::new("usr/include/softndk").join(Path::new(header).file_name().context("a header")?));
+    }
+    wanted.extend(["ndkctl"].map(|file| Path::new(LIBRARY).join(file)));
+    if sh.path_exists("target/runner/worker.exe") {
+        wanted.push(Path::new(LIBRARY).join("ndkctl-worker.exe"));
+    }
+    for file in &wanted {
+        ensure!(of_deb.join(file).is_file(), "the package has no {}", file.display());
+    }
+    let parts = sh.read_file(parts)?;
+    let here = root().display().to_string();
+    for (what, text) in
+        [("the list of parts", &parts), ("the first page", &sh.read_file(of_deb.join(DOCUMENTS).join("README.md"))?)]
+    {
+        ensure!(!text.contains(&here), "{what} names a folder of this machine: {here}");
+    }
+    let count = complete(context, &parts)?;
+    println!(
+        "{} files that have to be there are; tar and package have the same; {count} parts are listed",
+        wanted.len()
+    );
+    Ok(())
+}
+
+/// Fails unless the list of parts has every crate that `ndkctl` is linked from. Returns how many those are.
+fn complete(context: &Context, parts: &str) -> Result<usize> {
+    let parts: serde_json::Value = serde_json::from_str(parts)?;
+    let listed: BTreeSet<_> = parts["components"]
+        .as_array()
+        .context("a list of components")?
+        .iter()
+        .filter_map(|part| Some((part["name"].as_str()?.to_owned(), part["version"].as_str()?.to_owned())))
+        .collect();
+    let format = "{p}";
+    let tree = cmd!(
+        context.sh,
+        "cargo tree --quiet --locked --package ndkctl --edges normal --prefix none --no-dedupe --format {format}"
+    );
+    let mut linked = BTreeSet::new();
+    for line in tree.quiet().read()?.lines() {
+        let mut words = line.split(' ');
+        let (name, version) = words.next().zip(words.next()).with_context(|| format!("no crate: {line}"))?;
+        if name != "ndkctl" {
+            linked.insert((name.to_owned(), version.trim_start_matches('v').to_owned()));
+        }
+    }
+    let missing: Vec<_> = linked.difference(&listed).map(|(name, version)| format!("{name} {version}")).collect();
+    ensure!(missing.is_empty(), "the list of parts does not have {}", missing.join(", "));
+    Ok(linked.len())
 }
 
 /// Builds everything; returns the checksums.
@@ -139,6 +237,9 @@ fn version(context: &Context) -> Result<String> {
 /// Builds `ndkctl` so that where it was built does not show.
 fn compile(context: &Context) -> Result<PathBuf> {
     let sh = &context.sh;
+    if let Some(named) = variable("NDKCTL") {
+        return Ok(absolute(&named));
+    }
     let target = absolute("target/dist-build");
     let flags = [
         format!("--remap-path-prefix={}=/softndk", root().display()),

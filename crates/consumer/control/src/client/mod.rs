@@ -4,6 +4,7 @@
 //! Only the system call differs between platforms: a [`DeviceControl`] carries a request to a driver and its answer back. On Windows
 //! that is `ControlDevice`; in tests it is a simulated kernel.
 
+mod advice;
 mod device_control;
 mod provider;
 mod recording;

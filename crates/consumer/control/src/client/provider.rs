@@ -148,7 +148,12 @@ impl<T: DeviceControl> ProviderDriver<T> {
 
     /// The answer to `code`, in room for `first` bytes that grows until all of it fits. `enough` says how many do, from the part of one
     /// that does not fit.
-    fn whole(&self, code: u32, first: usize, enough: impl Fn(&[u8]) -> Option<usize>) -> Result<Vec<u8>, Refusal> {
+    pub(super) fn whole(
+        &self,
+        code: u32,
+        first: usize,
+        enough: impl Fn(&[u8]) -> Option<usize>,
+    ) -> Result<Vec<u8>, Refusal> {
         let mut room = vec![0; first];
         loop {
             let Answer { length, more } = self.transport.control(code, &[], &mut room)?;

@@ -2,14 +2,13 @@
 
 use alloc::boxed::Box;
 use std::{
-    collections::BTreeSet,
     env, format, fs,
     path::PathBuf,
     process,
     string::String,
     string::ToString as _,
     sync::{
-        Arc as StdArc, Mutex, PoisonError, Weak,
+        Arc as StdArc, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
@@ -25,7 +24,7 @@ use interpose::{
     faults::{Faults, Plan, Tally},
 };
 use ndkpi::{NDK_ADAPTER, NtStatus};
-use recorder::{Keep, Recorder, Ring};
+use recorder::{Findings, Keep, Recorder, Ring};
 
 use super::watch::{Activity, Watch};
 
@@ -58,7 +57,6 @@ pub struct Observed {
 /// What the adviser has found.
 struct Advice {
     totals: Arc<Totals>,
-    sink: Arc<Printer>,
     activity: StdArc<Activity>,
 }
 
@@ -69,15 +67,16 @@ struct Kept {
     file: Option<(PathBuf, u32)>,
 }
 
-/// Prints findings as they are made.
-#[derive(Default)]
+/// Prints findings as they are made, and notes them in the recording, if there is one.
 struct Printer {
-    made: Mutex<BTreeSet<String>>,
+    recorded: Option<Findings<HostOs>>,
 }
 
 impl Sink for Printer {
     fn report(&self, report: &Report<'_>) {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(report.finding.to_string());
+        if let Some(recorded) = &self.recorded {
+            recorded.record(report);
+        }
         note!("{report}");
         for (who, frames) in report.stacks() {
             note!("  {who} {}", host::names(frames).join(", "));
@@ -89,11 +88,7 @@ impl Observed {
     /// With the adviser.
     pub fn advised(&mut self) -> Result<(), NtStatus> {
         let activity = StdArc::default();
-        self.advice = Some(Advice {
-            totals: Arc::try_new(Totals::default())?,
-            sink: Arc::try_new(Printer::default())?,
-            activity,
-        });
+        self.advice = Some(Advice { totals: Arc::try_new(Totals::default())?, activity });
         Ok(())
     }
 
@@ -179,7 +174,13 @@ impl Observed {
         if let Some(advice) = &self.advice {
             // How long a callback takes on a host says nothing: its processors are threads.
             let settings = Settings { mode: Mode::Log, advice: true, longest_callback: 0 };
-            let adviser = Adviser::new(os.clone(), settings, advice.sink.clone(), advice.totals.clone());
+            let noted = |ring| Findings::new(os.clone(), ring, recorder::Adviser::InFront);
+            let sink = Arc::try_new(Printer { recorded: self.ring().map(noted) });
+            let Ok(sink) = sink else {
+                close(adapter);
+                return Err(NtStatus::INSUFFICIENT_RESOURCES);
+            };
+            let adviser = Adviser::new(os.clone(), settings, sink, advice.totals.clone());
             let watch = Watch::new(os.clone(), advice.activity.clone());
             // SAFETY: what the layer before returned: open, used by nobody else, and closed by its `close`.
             (adapter, close) = unsafe { layer(adapter, close, (adviser, watch)) }?;

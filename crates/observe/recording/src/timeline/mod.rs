@@ -5,6 +5,7 @@
 
 mod calls;
 mod cq;
+mod findings;
 mod groups;
 mod html;
 mod names;
@@ -84,11 +85,13 @@ pub enum MarkKind {
     Nak,
     /// A frame of a connection manager or about neighbours.
     Management,
+    /// The adviser has found that the consumer breaks a rule.
+    Finding,
 }
 
 impl MarkKind {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Call,
         Self::Callback,
         Self::Request,
@@ -104,6 +107,7 @@ impl MarkKind {
         Self::Ack,
         Self::Nak,
         Self::Management,
+        Self::Finding,
     ];
 
     /// Its name, of one word.
@@ -125,6 +129,7 @@ impl MarkKind {
             Self::Ack => "ack",
             Self::Nak => "nak",
             Self::Management => "management",
+            Self::Finding => "finding",
         }
     }
 }
@@ -191,6 +196,7 @@ impl Timeline {
         qp::add(&mut timeline, recording, &moments, &names);
         cq::add(&mut timeline, recording, &moments, &names);
         wire::add(&mut timeline, recording, &moments, &names);
+        findings::add(&mut timeline, recording, &moments, &names);
         groups::name(&mut timeline.lanes, recording, &names);
         timeline
     }
@@ -210,25 +216,41 @@ impl Timeline {
     }
 }
 
-/// The moments of records and frames, which share one order.
+/// The moments of records, frames and findings, which share one order.
 struct Moments {
     times: Vec<u64>,
     /// Of each record.
     records: Vec<usize>,
     /// Of each frame.
     frames: Vec<usize>,
+    /// Of each finding.
+    findings: Vec<usize>,
 }
 
 impl Moments {
     fn of(recording: &Recording) -> Self {
         let (begin, _) = recording.times();
-        let room = recording.records.len() + recording.frames.len();
-        let mut this = Self { times: Vec::with_capacity(room), records: Vec::new(), frames: Vec::new() };
-        let mut frames = recording.frames.iter().peekable();
+        let room = recording.records.len() + recording.frames.len() + recording.findings.len();
+        let mut this =
+            Self { times: Vec::with_capacity(room), records: Vec::new(), frames: Vec::new(), findings: Vec::new() };
+        let mut frames = recording.frames.iter().map(|frame| (frame.place, frame.time)).peekable();
+        let mut findings = recording.findings.iter().map(|found| (found.place, found.time)).peekable();
         for place in 0..=recording.records.len() {
-            while let Some(frame) = frames.next_if(|frame| frame.place <= place) {
-                this.frames.push(this.times.len());
-                this.times.push(frame.time - begin);
+            let is_here = |&(before, _): &(usize, u64)| before <= place;
+            loop {
+                // Of both that come before this record, what was first.
+                let frame = frames.peek().filter(|frame| is_here(frame)).map(|(_, time)| *time);
+                let found = findings.peek().filter(|found| is_here(found)).map(|(_, time)| *time);
+                let Some(time) = frame.into_iter().chain(found).min() else { break };
+                let moments = if frame == Some(time) {
+                    frames.next();
+                    &mut this.frames
+                } else {
+                    findings.next();
+                    &mut this.findings
+                };
+                moments.push(this.times.len());
+                this.times.push(time - begin);
             }
             if let Some(record) = recording.records.get(place) {
                 this.records.push(this.times.len());

@@ -54,6 +54,11 @@ impl Names {
         names
     }
 
+    /// What an object is, if its creation is in the recording.
+    pub fn kind(&self, object: u32) -> Option<NDK_OBJECT_TYPE> {
+        self.kinds.get(&object).map(|(kind, _)| *kind)
+    }
+
     /// The name of an object: its type and a number.
     pub fn name(&self, object: u32) -> String {
         match self.kinds.get(&object) {

@@ -1,5 +1,9 @@
 //! The rules that marks refer to.
 
+use std::sync::LazyLock;
+
+use interpose::adviser::Finding;
+
 /// A rule of NDKPI, and where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -45,6 +49,25 @@ rules! {
     WIRE_MANAGER: "RoCEv2 8" at "reference/rocev2.md#8-connection-management";
 }
 
+/// Where the page of each finding is.
+static PAGES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let heading = |finding: &Finding| format!("{finding}: {}", finding.page().title);
+    Finding::ALL.iter().map(|finding| format!("findings.md#{}", anchor(&heading(finding)))).collect()
+});
+
+/// The rule of a finding, with its page.
+pub fn of_finding(finding: Finding) -> Rule {
+    let place = Finding::ALL.iter().position(|one| *one == finding).and_then(|place| PAGES.get(place));
+    Rule { section: finding.page().section, place: place.map_or("findings.md", String::as_str) }
+}
+
+/// The address of a heading, as the forge makes it.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
 impl Rule {
     /// The address of the text.
     #[must_use]
@@ -57,17 +80,15 @@ impl Rule {
 mod tests {
     use std::{fs, path::Path};
 
-    /// The address of a heading, as the forge makes it.
-    fn anchor(heading: &str) -> String {
-        let text = heading.trim_start_matches('#').trim().to_lowercase();
-        let kept = text.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
-        kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
-    }
+    use interpose::adviser::Finding;
+
+    use super::anchor;
 
     #[test]
     fn every_rule_has_a_heading() {
         let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs");
-        for rule in super::ALL {
+        let of_findings = Finding::ALL.iter().map(|finding| super::of_finding(*finding));
+        for rule in super::ALL.iter().copied().chain(of_findings) {
             let (file, heading) = rule.place.split_once('#').expect("a heading");
             let text = fs::read_to_string(documents.join(file)).expect("the document");
             let mut headings = text.lines().filter(|line| line.starts_with('#')).map(anchor);

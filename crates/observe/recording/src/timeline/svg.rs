@@ -47,7 +47,8 @@ text{fill:#1f2328}.lane{font-weight:600}.axis,.faint{fill:#656d76}.title{font-si
 .band{fill:#f6f8fa}.line{stroke:#d0d7de}.arrow{stroke:#8250df;fill:none;stroke-width:1.5}.head{fill:#8250df}\
 .call{fill:#b6d4fe}.callback{fill:#d8b9ff}.request{fill:#a5d6a7}.failure{fill:#ffaba8}.armed{fill:#ffe08a}\
 .merge{fill:#ffb454}.decision{fill:#8250df}.poll{fill:#7cc4fa}.empty-poll{fill:#dde3ea}.control{fill:#c9b8a5}\
-a:hover rect,a:hover path{stroke:#1f2328}\
+.packet{fill:#9fd8cb}.retry{fill:#f2994a}.ack{fill:#d6e685}.nak{fill:#eb5757}.management{fill:#bdbdd7}\
+.finding{fill:#d1242f}a:hover rect,a:hover path{stroke:#1f2328}\
 @media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#e6edf3}.mark text{fill:#1f2328}\
 .axis,.faint{fill:#8d96a0}.band{fill:#151b23}.line{stroke:#30363d}a:hover rect,a:hover path{stroke:#fff}\
 .mark .out{fill:#e6edf3}}";
@@ -294,7 +295,7 @@ fn draw_mark(out: &mut String, one: &Placed<'_>, row: &Row<'_>) {
         mark.rule.section
     );
     match mark.kind {
-        MarkKind::Decision | MarkKind::Merge => {
+        MarkKind::Decision | MarkKind::Merge | MarkKind::Finding => {
             let (low, high, right) = (middle - 7.0, middle + 7.0, from + 14.0);
             let centre = from + 7.0;
             let _ = write!(
@@ -309,10 +310,11 @@ fn draw_mark(out: &mut String, one: &Placed<'_>, row: &Row<'_>) {
             );
         }
     }
-    let inside = index_width(&mark.label) <= wide && !matches!(mark.kind, MarkKind::Decision | MarkKind::Merge);
+    let inside = index_width(&mark.label) <= wide
+        && !matches!(mark.kind, MarkKind::Decision | MarkKind::Merge | MarkKind::Finding);
     let (class, place) = match (inside, mark.kind) {
         (true, _) => ("in", from + 4.0),
-        (false, MarkKind::Decision | MarkKind::Merge) => ("out", from + 17.0),
+        (false, MarkKind::Decision | MarkKind::Merge | MarkKind::Finding) => ("out", from + 17.0),
         (false, _) => ("out", from + wide + 3.0),
     };
     let _ = writeln!(
@@ -342,7 +344,16 @@ fn draw_arrow(out: &mut String, rows: &[Row<'_>], placed: &[Placed<'_>], arrow: 
 
 #[cfg(test)]
 mod tests {
-    use super::escape;
+    use super::{MarkKind, STYLE, escape};
+
+    #[test]
+    fn every_kind_of_mark_has_a_colour() {
+        for kind in MarkKind::ALL {
+            let class = format!(".{}{{fill:#", kind.name());
+            assert!(STYLE.contains(&class), "{class}");
+            assert!(include_str!("page.html").contains(&class), "{class}");
+        }
+    }
 
     #[test]
     fn no_letter_is_markup() {

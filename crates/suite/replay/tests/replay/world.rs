@@ -3,12 +3,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conformance::{
-    Outcome, Run, cases,
+    Outcome, Platform, Run, cases,
     host::{Harness, HostPlatform, Impairments, Interposed, Layer, Scheduler, Setup},
+};
+use host::HostOs;
+use interpose::{
+    ObjectId,
+    adviser::{self, Finding, Mode, Report, Settings, Sink, Totals},
 };
 use ndkpi::{NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED as LOOPBACK, NDK_VERSION};
 use provider::CompletionMode;
-use recorder::{Keep, Recorder, Ring};
+use recorder::{Adviser, Findings, Keep, Recorder, Ring};
 use recording::Recording;
 
 /// Runs a case of the suite. How it ended, and the file of its recording.
@@ -31,6 +36,19 @@ pub fn file_on_wire(name: &str, slots: usize, impairments: Impairments) -> Vec<u
 }
 
 fn ring_on(setup: Setup, name: &str, slots: usize, keep: Keep) -> (Outcome, Vec<u8>, fallible::Arc<Ring>) {
+    run_behind(setup, name, slots, keep, |platform, ring| {
+        Box::new(Interposed::new(platform, Box::new(move |os| Recorder::new(os.clone(), ring.clone()))))
+    })
+}
+
+/// Runs a case behind what `interpose` makes, which records in the ring.
+fn run_behind(
+    setup: Setup,
+    name: &str,
+    slots: usize,
+    keep: Keep,
+    interpose: impl Fn(&Arc<HostPlatform>, fallible::Arc<Ring>) -> Box<dyn Platform + Send> + Send + Sync + 'static,
+) -> (Outcome, Vec<u8>, fallible::Arc<Ring>) {
     let case = cases::all().find(|case| case.name == name).expect("a case of the suite");
     let latest: Arc<Mutex<Option<fallible::Arc<Ring>>>> = Arc::default();
     let kept = latest.clone();
@@ -38,7 +56,7 @@ fn ring_on(setup: Setup, name: &str, slots: usize, keep: Keep) -> (Outcome, Vec<
         let ring = Ring::try_new(slots, keep, 2).expect("memory");
         *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(ring.clone());
         platform.record_cable(&ring);
-        Box::new(Interposed::new(platform, Box::new(move |os| Recorder::new(os.clone(), ring.clone()))))
+        interpose(platform, ring)
     });
     let setup =
         Setup { scheduler: Scheduler::Seeded { seed: 0, preemption: 10 }, completion: CompletionMode::Mixed, ..setup };
@@ -58,4 +76,44 @@ pub fn file_of(name: &str, slots: usize, keep: Keep) -> Vec<u8> {
 /// The recording of a case.
 pub fn recorded(name: &str) -> Recording {
     Recording::read(&file_of(name, 1 << 16, Keep::First)).expect("a recording")
+}
+
+/// What an adviser has reported: of which object.
+type Reported = Arc<Mutex<Vec<(Finding, ObjectId)>>>;
+
+/// Keeps what is found, here and in the recording.
+struct Noting {
+    reported: Reported,
+    recorded: Findings<HostOs>,
+}
+
+impl Sink for Noting {
+    fn report(&self, report: &Report<'_>) {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner).push((report.finding, report.object));
+        self.recorded.record(report);
+    }
+}
+
+/// The recording of a case with an adviser in front of the recorder or behind it, and what that has reported.
+pub fn advised(name: &str, adviser: Adviser) -> (Recording, Vec<(Finding, ObjectId)>) {
+    let reported = Reported::default();
+    let kept = reported.clone();
+    let setup = Setup { tokens: Some(1 << 12), ..Setup::default() };
+    let (_, file, _) = run_behind(setup, name, 1 << 16, Keep::First, move |platform, ring| {
+        let (kept, of_recorder) = (kept.clone(), ring.clone());
+        let hooks = move |os: &HostOs| {
+            let recorded = Findings::new(os.clone(), ring.clone(), adviser);
+            let sink = fallible::Arc::try_new(Noting { reported: kept.clone(), recorded }).expect("memory");
+            let settings = Settings { mode: Mode::Log, advice: true, longest_callback: 0 };
+            let totals = fallible::Arc::try_new(Totals::default()).expect("memory");
+            adviser::Adviser::new(os.clone(), settings, sink, totals)
+        };
+        let recorder = move |os: &HostOs| Recorder::new(os.clone(), of_recorder.clone());
+        match adviser {
+            Adviser::InFront => Box::new(Interposed::new(platform, Box::new(move |os| (hooks(os), recorder(os))))),
+            Adviser::Behind => Box::new(Interposed::new(platform, Box::new(move |os| (recorder(os), hooks(os))))),
+        }
+    });
+    let reported = reported.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    (Recording::read(&file).expect("a recording"), reported)
 }

@@ -17,7 +17,7 @@ use runner::{
 };
 
 use super::{
-    Run,
+    Run, named,
     observed::{self, Folder},
     script::script,
     symbols::Symbols,
@@ -108,6 +108,7 @@ fn add_places(outcome: &mut Outcome, script: &Script, symbols: &Symbols) {
         let text = format!("{}\n{}", finding.words, finding.output);
         finding.places = places(&text, shown.iter().map(String::as_str));
         finding.places.iter_mut().for_each(|place| symbols.add_to(place));
+        finding.words = named::name(&finding.words, &finding.places);
     }
 }
 

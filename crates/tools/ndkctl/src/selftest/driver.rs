@@ -16,7 +16,7 @@ use control::{
     test_device::SECONDS,
 };
 use host::note;
-use interpose::faults::Plan;
+use interpose::{adviser::Finding, faults::Plan};
 
 use super::{Finished, Ground, json::AdapterJson};
 use crate::{
@@ -30,13 +30,18 @@ use crate::{
 /// The longest time between two queries of a run.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The number of the registry's `Advise` with which findings are reported and nothing is stopped.
+const LOG: u32 = 1;
+
 /// The driver `ndktest`, and that of the provider where it has something to do.
-pub struct InDriver<'a, T, P> {
+pub struct InDriver<'a, T, P: DeviceControl> {
     driver: &'a TestDriver<T>,
     provider: Option<&'a OpenDriver<P>>,
     args: &'a Selftest,
     interrupted: &'a AtomicBool,
     faults: Vec<[u64; 2]>,
+    /// What the provider's adviser did before the run, and how often each finding had been made.
+    advice_before: Option<(u32, Vec<u32>)>,
 }
 
 impl<'a, T: DeviceControl, P: DeviceControl> InDriver<'a, T, P> {
@@ -47,11 +52,22 @@ impl<'a, T: DeviceControl, P: DeviceControl> InDriver<'a, T, P> {
         args: &'a Selftest,
         interrupted: &'a AtomicBool,
     ) -> Self {
-        Self { driver, provider, args, interrupted, faults: vec![[0; 2]; args.fault.len()] }
+        Self { driver, provider, args, interrupted, faults: vec![[0; 2]; args.fault.len()], advice_before: None }
+    }
+
+    /// Puts the adviser in front of the adapters of the provider, until this run is over.
+    fn advise(&mut self) -> Result<(), String> {
+        let Some(opened) = self.provider.filter(|_| self.args.advise && self.advice_before.is_none()) else {
+            return Ok(());
+        };
+        let refused = |refusal| too_old(opened, refusal);
+        self.advice_before = Some(opened.driver.advice().map_err(refused)?);
+        opened.driver.set_adviser(LOG).map_err(refused)
     }
 
     /// Prepares the provider's driver for a case: its counters begin anew.
-    fn prepare(&self, seed: u64) -> Result<(), String> {
+    fn prepare(&mut self, seed: u64) -> Result<(), String> {
+        self.advise()?;
         let Some(opened) = self.provider else { return Ok(()) };
         let (driver, refused) = (&opened.driver, |refusal| opened.refused(refusal));
         if !self.args.fault.is_empty() {
@@ -149,6 +165,16 @@ impl<T: DeviceControl, P: DeviceControl> Ground for InDriver<'_, T, P> {
         &self.faults
     }
 
+    fn findings(&self) -> Result<Vec<(Finding, u32)>, String> {
+        let Some((opened, (_, before))) = self.provider.zip(self.advice_before.as_ref()) else { return Ok(Vec::new()) };
+        let (_, now) = opened.driver.advice().map_err(|refusal| too_old(opened, refusal))?;
+        let made = (1..).zip(now.iter().zip(before.iter().chain(std::iter::repeat(&0))));
+        // One that this program does not know belongs to a later driver: it is left out.
+        let known =
+            made.filter_map(|(number, (now, before))| Some((Finding::from_number(number)?, now.wrapping_sub(*before))));
+        Ok(known.filter(|(_, times)| *times > 0).collect())
+    }
+
     fn adapter(&self) -> Option<AdapterJson> {
         if self.args.interface.is_some() {
             let NetworkInterface { facts, alias, description, .. } = self.listed()?;
@@ -170,6 +196,26 @@ impl<T: DeviceControl, P: DeviceControl> Ground for InDriver<'_, T, P> {
             vendor: None,
             technology: None,
         })
+    }
+}
+
+impl<T, P: DeviceControl> Drop for InDriver<'_, T, P> {
+    fn drop(&mut self) {
+        if let Some((opened, (before, _))) = self.provider.zip(self.advice_before.as_ref()) {
+            // A driver that has gone has no adviser either.
+            let _ = opened.driver.set_adviser(*before);
+        }
+    }
+}
+
+/// A refusal by the provider's driver in words, where it may be older than its adviser's control codes.
+fn too_old<P>(opened: &OpenDriver<P>, refusal: Refusal) -> String {
+    match refusal {
+        Refusal::NotSupported => format!(
+            "the driver {} does not let programs set its adviser: install the one of this version (ndkctl driver install)",
+            opened.name.name()
+        ),
+        refusal => opened.refused(refusal),
     }
 }
 
@@ -201,9 +247,14 @@ mod tests {
         case::{START_CASE, StartCase},
         client::{Answer, DeviceControl, ProviderDriver, Refusal, TestDriver},
         network::{Begun, Problem},
-        provider_device::{FAULT_PLAN_ANSWER_BYTES, QUERY_FAULT_PLAN, SET_FAULT_PLAN, SET_RECORDING},
+        provider_device::{
+            Advice, Adviser, FAULT_PLAN_ANSWER_BYTES, QUERY_ADVICE, QUERY_FAULT_PLAN, SET_ADVISER, SET_FAULT_PLAN,
+            SET_RECORDING,
+        },
         test_device::{CANCEL, From, Kind, Progress, QUERY_PROGRESS, QUERY_REPORT, State},
     };
+
+    use interpose::adviser::Finding;
 
     use super::InDriver;
     use crate::{
@@ -415,5 +466,59 @@ mod tests {
         assert_eq!((ran, faults, codes), (true, vec![[18, 6]], each.repeat(3)), "and off at the end");
         let (_, _, codes) = asked(&["--record", "/dev/null"]);
         assert_eq!(codes.iter().filter(|code| **code == SET_RECORDING).count(), 6);
+    }
+
+    /// A provider's driver with an adviser that counts, and finds `SN0003` twice in each case.
+    #[derive(Default)]
+    struct Advising {
+        modes: RefCell<Vec<u32>>,
+        asked: Cell<u32>,
+        is_old: bool,
+    }
+
+    impl DeviceControl for Advising {
+        fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<Answer, Refusal> {
+            match code {
+                _ if self.is_old => Err(Refusal::NotSupported),
+                SET_ADVISER => {
+                    self.modes.borrow_mut().push(Adviser::from_bytes(input).expect("a mode").mode);
+                    Ok(Answer { length: 0, more: false })
+                }
+                QUERY_ADVICE => {
+                    self.asked.set(self.asked.get() + 1);
+                    let counts = [7, 0, 5 + 2 * (self.asked.get() - 1), 0];
+                    let head = Advice { mode: 2, count: 4 }.to_bytes();
+                    let answer = head.into_iter().chain(counts.into_iter().flat_map(u32::to_le_bytes));
+                    let length = output.iter_mut().zip(answer).map(|(place, byte)| *place = byte).count();
+                    Ok(Answer { length, more: false })
+                }
+                other => panic!("{other:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_adviser_is_put_in_front_and_back_as_it_was() {
+        let script = Scripted::new(good);
+        let words = ["--driver", "--json", "--advise", "--filter", &three().join(",")];
+        let args = selftest(&words);
+        let run = |opened: &OpenDriver<Advising>| {
+            let driver = TestDriver::new(&script);
+            let mut ground = InDriver::new(&driver, Some(opened), &args, &NEVER);
+            let chosen = super::super::choice::choose(&args).expect("cases");
+            let mut progress = progress::Progress::none();
+            execute(&mut ground, &args, &chosen, (Vec::new(), &|_, _| false), &mut progress, &NEVER)
+                .and_then(|_| super::Ground::findings(&ground))
+        };
+        let opened = |is_old| OpenDriver {
+            driver: ProviderDriver::new(Advising { is_old, ..Advising::default() }),
+            name: ProviderName::Softndk,
+        };
+        let new = opened(false);
+        let findings = run(&new).expect("it ran");
+        assert_eq!(findings, [(Finding::NotDrained, 2)], "what was there before does not count");
+        assert_eq!(new.driver.transport().modes.take(), [1, 2], "log, and what it was");
+        let refused = run(&opened(true)).expect_err("a driver that is too old");
+        assert!(refused.contains("install the one of this version") && !refused.contains('\n'), "{refused}");
     }
 }

@@ -5,13 +5,13 @@ use std::sync::{Arc, atomic::AtomicBool};
 use conformance::{
     Case, Run,
     client::Adapter,
-    host::{Harness, HostPlatform, Layer},
+    host::{Harness, HostPlatform},
 };
-use interpose::faults::Tally;
+use interpose::{adviser::Finding, faults::Tally};
 use ndkpi::NDK_VERSION;
 
 use super::{Finished, Ground, json::AdapterJson};
-use crate::{adapters::technology, args::Selftest, fault_plan, record::Latest};
+use crate::{adapters::technology, advise::Advice, args::Selftest, fault_plan, record::Latest};
 
 /// The provider of this program.
 pub struct Host<'a> {
@@ -19,24 +19,26 @@ pub struct Host<'a> {
     version: NDK_VERSION,
     harness: Harness,
     latest: Latest,
+    advice: Option<Advice>,
     faults: Vec<[u64; 2]>,
 }
 
 impl<'a> Host<'a> {
-    /// With something between suite and provider, if there is such a layer.
+    /// With an adviser and a recorder between suite and provider, where they are wanted.
     ///
     /// # Errors
     ///
     /// One line.
-    pub fn new(args: &'a Selftest, layer: Option<Layer>, interrupted: &Arc<AtomicBool>) -> Result<Self, String> {
+    pub fn new(args: &'a Selftest, advice: Option<&Advice>, interrupted: &Arc<AtomicBool>) -> Result<Self, String> {
         let harness = Harness::new(args.setup()).with_cancel_flag(interrupted.clone()).verbose(args.verbose);
         let latest = Latest::default();
-        let harness = match layer.or_else(|| args.record.layer(&latest)) {
+        let layer = args.record.layer(&latest, advice).or_else(|| advice.map(Advice::layer));
+        let harness = match layer {
             Some(layer) => harness.with_layer(layer),
             None => harness,
         };
         let faults = vec![[0; 2]; args.fault.len()];
-        Ok(Self { args, version: super::version(args)?, harness, latest, faults })
+        Ok(Self { args, version: super::version(args)?, harness, latest, advice: advice.cloned(), faults })
     }
 
     /// A tally of faults that begins with this case, so that a case fails alone as it does in a run.
@@ -69,6 +71,10 @@ impl Ground for Host<'_> {
 
     fn faults(&self) -> &[[u64; 2]] {
         &self.faults
+    }
+
+    fn findings(&self) -> Result<Vec<(Finding, u32)>, String> {
+        Ok(self.advice.iter().flat_map(Advice::made).collect())
     }
 
     fn adapter(&self) -> Option<AdapterJson> {

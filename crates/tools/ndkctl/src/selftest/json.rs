@@ -91,6 +91,13 @@ pub struct RecordingJson {
     pub file: String,
 }
 
+/// A finding of the adviser.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct FindingJson {
+    pub finding: String,
+    pub times: u32,
+}
+
 /// A run. What is optional was not written by earlier versions.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ResultsJson {
@@ -125,6 +132,9 @@ pub struct ResultsJson {
     pub seconds: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<RecordingJson>,
+    /// With the adviser.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<FindingJson>,
     pub cases: Vec<EntryJson>,
 }
 
@@ -161,6 +171,11 @@ impl ResultsJson {
             seconds: results.took.as_secs_f64(),
             recording: recording
                 .map(|(case, file)| RecordingJson { case: case.to_owned(), file: file.display().to_string() }),
+            findings: results
+                .findings
+                .iter()
+                .map(|(finding, times)| FindingJson { finding: finding.to_string(), times: *times })
+                .collect(),
             cases: entries.collect(),
         }
     }

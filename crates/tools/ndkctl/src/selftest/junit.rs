@@ -1,9 +1,6 @@
 //! The results of a run in JUnit's format.
 
-use std::{
-    fs::{self, File},
-    path::{Path, PathBuf},
-};
+use std::{fs::File, path::Path};
 
 use conformance::Outcome;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
@@ -12,29 +9,6 @@ use super::{
     json::ResultsJson,
     results::{Entry, Results},
 };
-
-/// Where results go: no folder.
-///
-/// # Errors
-///
-/// It is one.
-pub fn file(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    if path.is_dir() {
-        Err("this is a folder: name a file in it, for example results.xml".to_owned())
-    } else {
-        Ok(path)
-    }
-}
-
-/// Looks before the run that the results can be written.
-///
-/// # Errors
-///
-/// One line.
-pub fn try_file(path: &Path) -> Result<(), String> {
-    fs::OpenOptions::new().create(true).append(true).open(path).map(drop).map_err(|error| named(path, &error))
-}
 
 /// Writes the results. A theme is a suite, and has what is known of the run as properties.
 ///

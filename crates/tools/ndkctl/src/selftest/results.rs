@@ -5,6 +5,7 @@ use std::time::Duration;
 use conformance::{Case, Outcome, Tally};
 use host::say;
 use indicatif::ProgressBar;
+use interpose::adviser::Finding;
 
 use crate::{
     args::Selftest,
@@ -36,6 +37,8 @@ pub struct Results {
     pub interrupted: bool,
     /// The case of the recording that was kept.
     pub recorded: Option<&'static str>,
+    /// How often each finding of the adviser was made, without those that were not.
+    pub findings: Vec<(Finding, u32)>,
 }
 
 impl Results {

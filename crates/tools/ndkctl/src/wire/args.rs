@@ -162,7 +162,7 @@ pub struct Of {
     #[arg(long, default_value = "0", value_name = "MICROSECONDS", value_parser = parse_micros)]
     pub delay: Duration,
     /// Write what is sent and received to this file, for Wireshark
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::words::out_file)]
     pub pcap: Option<PathBuf>,
     /// What happens at NDKPI and on the wire.
     #[command(flatten)]

@@ -1,6 +1,8 @@
 //! The program as a person meets it: exit codes, one line for a wrong argument, output that machines can read, Ctrl-C.
 
 mod images;
+#[cfg(unix)]
+mod interrupts;
 mod json;
 mod manners;
 mod new;
@@ -9,6 +11,7 @@ mod new;
 mod schema;
 mod selftest;
 mod wire;
+mod wrong;
 
 use std::process::{Command, Output, Stdio};
 
@@ -67,7 +70,7 @@ fn a_wrong_argument_gets_one_line_that_says_what_is_allowed() {
         (&["selftest", "--junit", "."], "folder"),
         (&["selftest", "--resume", "--filter", "arm"], "--filter"),
         (&["selftest", "--driver", "--interface", "Ethernet 3", "--record", "file"], "--record"),
-        (&["selftest", "--driver", "--advise"], "--advise"),
+        (&["selftest", "--driver", "--interface", "Ethernet 3", "--advise"], "--advise"),
         (&["report", "results.json"], "--html"),
         (&["selftest", "--driver", "--completion", "early"], "--completion"),
         (&["selftest", "--interface", "Ethernet 3"], "--driver"),
@@ -275,7 +278,7 @@ fn junit_has_a_suite_for_each_theme() {
         assert!(report.contains(part), "{part}: {report}");
     }
     let output = ndkctl(&["selftest", "--filter", "arm.one", "--junit", "/no/such/folder/report.xml"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Widths, colours, completions and Ctrl-C (`docs/ndkctl.md`).
+//! Widths, colours and completions (`docs/ndkctl.md`).
 
 use std::process::{Command, Output};
 
@@ -100,51 +100,4 @@ fn bash_understands_its_completions() {
         return;
     };
     assert_eq!(text(&output.stdout).trim(), "selftest", "{}", text(&output.stderr));
-}
-
-#[cfg(unix)]
-#[test]
-fn ctrl_c_ends_every_command_quietly() {
-    use std::{
-        process::Stdio,
-        thread::sleep,
-        time::{Duration, Instant},
-    };
-
-    for arguments in [
-        &["selftest", "--repeat", "100000"][..],
-        &["selftest", "--repeat", "100000", "--json"],
-        &["ping", "--count", "100000000"],
-        &["counters", "--watch"],
-        &["nd2-selftest", "--seed", "1"],
-        &["bench", "--alone"],
-    ] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ndkctl"))
-            .args(arguments)
-            .stdout(if arguments[0] == "ping" { Stdio::piped() } else { Stdio::null() })
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
-        // Long enough to be in the middle of it.
-        sleep(Duration::from_millis(700));
-        assert!(child.try_wait().expect("the program can be waited for").is_none(), "{arguments:?} is over already");
-        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
-        assert!(sent.success());
-        let begun = Instant::now();
-        while child.try_wait().expect("the program can be waited for").is_none() {
-            assert!(begun.elapsed() < Duration::from_mins(1), "{arguments:?} does not end");
-            sleep(Duration::from_millis(10));
-        }
-        let output = child.wait_with_output().expect("the program has ended");
-        assert_eq!(output.status.code(), Some(130), "{arguments:?}: {}", text(&output.stderr));
-        let said = text(&output.stderr);
-        let loud = said.lines().find(|line| !line.starts_with("measuring: "));
-        assert_eq!(loud, None, "{arguments:?}");
-        // What there is until then is shown.
-        if arguments[0] == "ping" {
-            let shown = text(&output.stdout);
-            let counted = shown.split(' ').next().and_then(|count| count.parse::<u64>().ok());
-            assert!(counted.is_some_and(|count| (1..100_000_000).contains(&count)), "{shown}");
-        }
-    }
 }

@@ -175,3 +175,29 @@ fn the_page_has_the_timeline_of_what_was_recorded() {
     fs::remove_file(&results).expect("it is there");
     fs::remove_file(&page).expect("it is there");
 }
+
+/// However much was recorded, the page has what came last, and says how to see the rest.
+#[test]
+fn a_report_with_a_long_recording_can_be_opened() {
+    let file = |name: &str| std::env::temp_dir().join(format!("ndkctl-long-report-{}-{name}", std::process::id()));
+    let [results, recording, html] = ["json", "ndkrec", "html"].map(file);
+    let [results, recording, html] = [&results, &recording, &html].map(|path| path.to_str().expect("UTF-8"));
+    let run = ["selftest", "--filter", "arm.merge-any-errors", "--json", "--record", recording];
+    std::fs::write(results, good(&run)).expect("room");
+    let page = || {
+        good(&["report", results, "--html", html]);
+        std::fs::read_to_string(html).expect("the page")
+    };
+    let short = page();
+    assert!(short.contains("<figure><svg") && !short.contains("<figcaption>"), "all of it is there");
+    // Something longer in its place.
+    good(&["ping", "--count", "2000", "--record", recording]);
+    let long = page();
+    assert!(long.len() < 2 << 20, "{} bytes", long.len());
+    for words in ["<figure><svg", "<figcaption>The last 600 of ", " --html timeline.html</code> shows all"] {
+        assert!(long.contains(words), "{words}");
+    }
+    for path in [results, recording, html] {
+        std::fs::remove_file(path).expect("it is there");
+    }
+}

@@ -20,7 +20,9 @@ fn of_ndkctl(words: &[String]) -> Option<Vec<&str>> {
 }
 
 fn ndkctl(arguments: &[&str]) -> (bool, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_ndkctl")).args(arguments).output().expect("the program runs");
+    // Where the documents have their reader type it: files are named from there.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ndkctl"));
+    let output = command.args(arguments).current_dir(root()).output().expect("the program runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     (output.status.success(), text)
 }
