@@ -12,12 +12,14 @@ mod guards;
 mod moved;
 mod objects;
 mod plug;
+mod processes;
 mod reference;
 mod registry;
 mod right;
 mod routines;
 mod stacks;
 mod system;
+mod tables;
 mod wsk;
 
 use std::ptr;

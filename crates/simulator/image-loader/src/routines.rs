@@ -64,6 +64,7 @@ macro_rules! with_routines {
                 ExInterlockedRemoveHeadList
                 ExNotifyCallback
                 ExQueryDepthSList
+                ExQueryTimerResolution
                 ExQueueWorkItem
                 ExReInitializeRundownProtection
                 ExReInitializeRundownProtectionCacheAware
@@ -120,8 +121,10 @@ macro_rules! with_routines {
                 IoFreeIrp
                 IoFreeMdl
                 IoFreeWorkItem
+                IoGetCurrentProcess
                 IoGetDeviceObjectPointer
                 IoInitializeRemoveLockEx
+                IoIs32bitProcess
                 IoQueueWorkItem
                 IoQueueWorkItemEx
                 IoRegisterPlugPlayNotification
@@ -131,7 +134,10 @@ macro_rules! with_routines {
                 IoReuseIrp
                 IoUnregisterPlugPlayNotification
                 IoUnregisterPlugPlayNotificationEx
+                IoWMIDeviceObjectToProviderId
+                IoWMIOpenBlock
                 IoWMIRegistrationControl
+                IoWMISetNotificationCallback
                 IofCallDriver
                 IofCompleteRequest
                 KeAcquireGuardedMutex
@@ -149,6 +155,7 @@ macro_rules! with_routines {
                 KeEnterCriticalRegion
                 KeFlushQueuedDpcs
                 KeGetCurrentProcessorNumberEx
+                KeGetCurrentThread
                 KeGetProcessorIndexFromNumber
                 KeGetProcessorNumberFromIndex
                 KeInitializeDpc
@@ -206,6 +213,7 @@ macro_rules! with_routines {
                 KeWaitForMultipleObjects
                 KeWaitForSingleObject
                 KfRaiseIrql
+                MmAllocatePagesForMdl
                 MmAllocatePagesForMdlEx
                 MmBuildMdlForNonPagedPool
                 MmFreePagesFromMdl
@@ -214,20 +222,36 @@ macro_rules! with_routines {
                 MmProbeAndLockPages
                 MmUnlockPages
                 MmUnmapLockedPages
+                ObDereferenceObjectDeferDelete
                 ObGetFilterVersion
                 ObReferenceObjectByHandle
+                ObReferenceObjectByPointer
                 ObRegisterCallbacks
                 ObUnRegisterCallbacks
                 ObfDereferenceObject
+                ObfDereferenceObjectWithTag
                 ObfReferenceObject
+                ObfReferenceObjectWithTag
                 PoCallDriver
                 PoRequestPowerIrp
                 PoSetPowerState
                 PoStartNextPowerIrp
+                ProbeForRead
+                ProbeForWrite
                 PsCreateSystemThread
+                PsGetCurrentProcess
                 PsGetCurrentProcessId
+                PsGetCurrentThread
                 PsGetCurrentThreadId
+                PsGetProcessExitStatus
+                PsGetProcessId
+                PsGetThreadExitStatus
+                PsGetThreadId
+                PsGetThreadProcessId
                 PsGetVersion
+                PsIsSystemThread
+                PsLookupProcessByProcessId
+                PsLookupThreadByThreadId
                 PsRemoveCreateThreadNotifyRoutine
                 PsRemoveLoadImageNotifyRoutine
                 PsSetCreateProcessNotifyRoutine
@@ -237,10 +261,28 @@ macro_rules! with_routines {
                 PsTerminateSystemThread
                 RtlCheckRegistryKey
                 RtlCopyUnicodeString
+                RtlDeleteElementGenericTable
+                RtlDeleteElementGenericTableAvl
                 RtlDeleteRegistryValue
+                RtlEnumerateGenericTable
+                RtlEnumerateGenericTableAvl
+                RtlEnumerateGenericTableWithoutSplaying
+                RtlEnumerateGenericTableWithoutSplayingAvl
+                RtlGetElementGenericTable
+                RtlGetElementGenericTableAvl
                 RtlGetVersion
                 RtlInitUnicodeString
+                RtlInitializeGenericTable
+                RtlInitializeGenericTableAvl
+                RtlInsertElementGenericTable
+                RtlInsertElementGenericTableAvl
+                RtlIsGenericTableEmpty
+                RtlIsGenericTableEmptyAvl
                 RtlIsNtDdiVersionAvailable
+                RtlLookupElementGenericTable
+                RtlLookupElementGenericTableAvl
+                RtlNumberGenericTableElements
+                RtlNumberGenericTableElementsAvl
                 RtlQueryRegistryValues
                 RtlWriteRegistryValue
                 WmiQueryTraceInformation
@@ -273,7 +315,9 @@ macro_rules! with_routines {
                 NdisFreeMemory
                 NdisFreeNetBufferList
                 NdisFreeNetBufferListPool
+                NdisGeneratePartialCancelId
                 NdisGetDataBuffer
+                NdisGetDeviceReservedExtension
                 NdisGetVersion
                 NdisInitializeEvent
                 NdisMDeregisterMiniportDriver
@@ -371,7 +415,6 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlInitString", "RtlInitString"),
     ("RtlInitUnicodeStringEx", "RtlInitUnicodeStringEx"),
     ("RtlInitializeBitMap", "RtlInitializeBitMap"),
-    ("RtlInitializeGenericTable", "RtlInitializeGenericTable"),
     ("RtlInitializeSid", "RtlInitializeSid"),
     ("RtlInt64ToUnicodeString", "RtlInt64ToUnicodeString"),
     ("RtlIntegerToUnicodeString", "RtlIntegerToUnicodeString"),
@@ -514,6 +557,7 @@ pub const VARIABLES: &[&str] = &[
     "KdDebuggerNotPresent",
     "MmHighestUserAddress",
     "NtBuildNumber",
+    "PsInitialSystemProcess",
     "PsProcessType",
     "PsThreadType",
 ];

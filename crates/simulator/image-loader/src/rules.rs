@@ -284,6 +284,9 @@ rules! {
     /// A structure has a wrong size, or an argument a value that is not allowed.
     BadArgument = "bad-argument"
         windows "The page of the routine says which values an argument has. Windows refuses some, and takes others as they are.",
+    /// A structure was used by two at the same time whose users have to keep each other out.
+    Unsynchronised = "unsynchronised"
+        windows "Generic tables have no lock of their own: their pages leave it to the callers to let one in at a time. Windows does not look, and the links of the table break.",
     /// An MDL was used in a state in which that is not allowed.
     BadMdl = "bad-mdl"
         windows "MmProbeAndLockPages, MmMapLockedPagesSpecifyCache and their opposites come in order, and an MDL is freed unlocked. Driver Verifier stops with 0xC4.",

@@ -6,7 +6,7 @@ use ntstatus::NtStatus;
 
 use crate::{
     machine::{Control, Machine},
-    script::{Action, Image, Script, Step},
+    script::{Action, Asks, Image, Script, Step},
 };
 
 /// A step that did not end as the script says.
@@ -108,7 +108,11 @@ impl<'run, M: Machine> Drive<'run, M> {
                 refused
             } else {
                 let input = told.input_for(self.seed);
-                self.machine.begin(FILE, FILE, &Control { code: told.code, input: &input, output: 0 });
+                self.machine.begin(
+                    FILE,
+                    FILE,
+                    &Control { asks: Asks::Control, code: told.code, input: &input, output: 0 },
+                );
                 let status = self.machine.wait(FILE).status;
                 self.machine.close(FILE);
                 status
@@ -175,9 +179,13 @@ impl<'run, M: Machine> Drive<'run, M> {
                 self.there.remove(&Thing::File(file));
                 NtStatus::SUCCESS
             }
-            Action::Begin { request, file, code, input, output } => {
+            Action::Begin { request, file, asks, code, input, output } => {
                 let input = input.bytes(|device, name| self.machine.property(device, name))?;
-                self.machine.begin(request, file, &Control { code: *code, input: &input, output: *output });
+                self.machine.begin(
+                    request,
+                    file,
+                    &Control { asks: *asks, code: *code, input: &input, output: *output },
+                );
                 self.there.insert(Thing::Request(request));
                 NtStatus::SUCCESS
             }

@@ -7,10 +7,10 @@ use ntstatus::NtStatus;
 
 use crate::{
     faults::RunFaults,
-    script::{Device, Image, Prefix, Settings},
+    script::{Asks, Device, Image, Prefix, Settings},
 };
 
-/// What a program gets for a control code.
+/// What a program gets for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The status of the request.
@@ -19,14 +19,16 @@ pub struct Answer {
     pub bytes: Vec<u8>,
 }
 
-/// A control code, as it is sent.
+/// A request of a program, as it is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Control<'run> {
+    /// What it asks for.
+    pub asks: Asks,
     /// The control code.
     pub code: u32,
-    /// The input.
+    /// The input, or what is written.
     pub input: &'run [u8],
-    /// Bytes of room for output.
+    /// Bytes of room for output, or how many are read.
     pub output: usize,
 }
 
@@ -96,7 +98,7 @@ pub trait Machine {
     /// A number of a device: `index` and `luid`, of a NIC's network interface.
     fn property(&self, device: &str, property: &str) -> Option<u64>;
 
-    /// Opens a device by its symbolic link.
+    /// Opens a device by its symbolic link, or by the first interface of a device (`INTERFACE`).
     ///
     /// # Errors
     ///
@@ -106,7 +108,7 @@ pub trait Machine {
     /// Closes a file.
     fn close(&mut self, file: &str);
 
-    /// Sends a control code.
+    /// Sends a request.
     fn begin(&mut self, request: &str, file: &str, control: &Control<'_>);
 
     /// Cancels a request.

@@ -234,6 +234,20 @@ pub struct Step {
     pub status: NtStatus,
 }
 
+/// Behind the name of a device: the symbolic link of its first interface, which the system makes.
+pub const INTERFACE: &str = ".interface";
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Asks {
+    /// What a control code means.
+    Control,
+    /// Bytes of the device.
+    Read,
+    /// That the device takes bytes.
+    Write,
+}
+
 /// What a step does. Strings are names of the script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
@@ -255,22 +269,24 @@ pub enum Action {
     Open {
         /// The name of the file.
         file: String,
-        /// `\DosDevices\Name`.
+        /// `\DosDevices\Name`, or the name of a device and [`INTERFACE`].
         link: String,
     },
     /// Closes a file.
     Close(String),
-    /// Sends a control code.
+    /// Sends a request.
     Begin {
         /// The name of the request.
         request: String,
         /// The file.
         file: String,
-        /// The control code.
+        /// What it asks for.
+        asks: Asks,
+        /// The control code; zero without one.
         code: u32,
-        /// The input.
+        /// The input, or what is written.
         input: Template,
-        /// Bytes of room for output.
+        /// Bytes of room for output, or how many are read.
         output: usize,
     },
     /// Waits for a request.

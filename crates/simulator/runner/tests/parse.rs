@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ntstatus::NtStatus;
 use runner::{
     Script, parse,
-    script::{Action, DeviceKind, RegistryValue},
+    script::{Action, Asks, DeviceKind, RegistryValue},
 };
 
 /// A script with everything.
@@ -256,6 +256,58 @@ fn what_cannot_be_done_is_refused_before_anything_runs() {
         ("x = ", "line 1"),
     ] {
         let said = parse(text).expect_err(text).to_string();
+        assert!(said.contains(word), "`{word}` in `{said}`");
+    }
+}
+
+/// An image with a device, which is open.
+const OPEN: &str = r#"
+[[image]]
+name = "x"
+[[device]]
+name = "d"
+image = "x"
+[[step]]
+do = "load"
+image = "x"
+[[step]]
+do = "start"
+device = "d"
+[[step]]
+do = "open"
+file = "f"
+link = "d.interface"
+[[step]]
+"#;
+
+/// What the fourth step of a script begins, and the words of the next one.
+fn begun(step: &str) -> (Asks, usize, String) {
+    let script = parse(&format!("{OPEN}{step}")).expect(step);
+    let Action::Begin { asks, code: 0, output, .. } = &script.steps[3].action else {
+        panic!("{:?}", script.steps[3]);
+    };
+    (*asks, *output, script.steps[4].action.words().0.to_owned())
+}
+
+#[test]
+fn reads_and_writes_are_requests_without_a_code() {
+    let read = begun("do = \"read\"\nfile = \"f\"\noutput = 3\nexpect = [{ hex = \"01 02 03\" }]");
+    assert_eq!(read, (Asks::Read, 3, "wait".to_owned()));
+    let write = begun("do = \"write\"\nfile = \"f\"\ninput = [{ u8 = 7 }]");
+    assert_eq!(write, (Asks::Write, 0, "wait".to_owned()));
+    // Such a one is waited for at the end.
+    let begun = begun("do = \"begin-read\"\nrequest = \"r\"\nfile = \"f\"\noutput = 0");
+    assert_eq!(begun, (Asks::Read, 0, "wait".to_owned()));
+    for (step, word) in [
+        ("do = \"read\"\nfile = \"f\"", "`output` is missing"),
+        ("do = \"write\"\nfile = \"f\"", "`input` is missing"),
+        ("do = \"read\"\nfile = \"f\"\noutput = 1\ncode = 1", "`code` means nothing for `read`"),
+        ("do = \"read\"\nfile = \"f\"\noutput = 1\ninput = [{ u8 = 1 }]", "`input` means nothing for `read`"),
+        ("do = \"write\"\nfile = \"f\"\noutput = 1\ninput = [{ u8 = 1 }]", "`output` means nothing for `write`"),
+        ("do = \"begin-write\"\nfile = \"f\"\ninput = [{ u8 = 1 }]", "`request` is missing"),
+        ("do = \"open\"\nfile = \"g\"\nlink = \"e.interface\"", "`link`: there is no device `e`"),
+    ] {
+        let said = parse(&format!("{OPEN}{step}")).expect_err(step).to_string();
         assert!(said.contains(word), "`{word}` in `{said}`");
     }
 }

@@ -11,7 +11,7 @@ use runner::{
     Answer, Machine,
     faults::RunFaults,
     machine::Control,
-    script::{Device, DeviceKind, Image, Interface, Prefix, RegistryValue},
+    script::{Asks, Device, DeviceKind, INTERFACE, Image, Interface, Prefix, RegistryValue},
 };
 use simulated_kernel::{
     Driver, File, Injection, IoFile, IoPending, Kernel, NewInterface, Nic, NicInterface, Pending, PlainDevice, Takes,
@@ -233,9 +233,14 @@ impl<L: Load> Machine for Running<L> {
     }
 
     fn open(&mut self, file: &str, link: &str) -> Result<(), NtStatus> {
-        let open = match self.kernel.open(link) {
+        let link = match link.strip_suffix(INTERFACE).and_then(|device| self.devices.get(device)) {
+            Some(Started::PnP(device)) => device.links().into_iter().next().ok_or(NOT_FOUND)?,
+            Some(_) => return Err(NOT_FOUND),
+            None => link.to_owned(),
+        };
+        let open = match self.kernel.open(&link) {
             Ok(open) => Open::Framework(open),
-            Err(bits) if status(bits) == NOT_FOUND => Open::Wdm(self.kernel.open_device(link).map_err(status)?),
+            Err(bits) if status(bits) == NOT_FOUND => Open::Wdm(self.kernel.open_device(&link).map_err(status)?),
             Err(bits) => return Err(status(bits)),
         };
         self.files.insert(file.to_owned(), open);
@@ -248,8 +253,16 @@ impl<L: Load> Machine for Running<L> {
 
     fn begin(&mut self, request: &str, file: &str, control: &Control<'_>) {
         let pending = match &self.files[file] {
-            Open::Framework(file) => Request::Framework(file.begin(control.code, control.input, control.output)),
-            Open::Wdm(file) => Request::Wdm(file.begin(control.code, control.input, control.output)),
+            Open::Framework(file) => Request::Framework(match control.asks {
+                Asks::Control => file.begin(control.code, control.input, control.output),
+                Asks::Read => file.begin_read(control.output),
+                Asks::Write => file.begin_write(control.input),
+            }),
+            Open::Wdm(file) => Request::Wdm(match control.asks {
+                Asks::Control => file.begin(control.code, control.input, control.output),
+                Asks::Read => file.begin_read(control.output),
+                Asks::Write => file.begin_write(control.input),
+            }),
         };
         self.requests.insert(request.to_owned(), pending);
     }

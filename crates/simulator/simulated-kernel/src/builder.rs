@@ -30,6 +30,7 @@ use crate::{
     tracked::Tracked,
     wdf::{device::Nodes, device_init::Inits, object::Objects, request::Completed},
     wdm::{
+        self,
         callback::Callbacks,
         clock::{Asked, Resolution},
         dpc::RunningDpcs,
@@ -146,7 +147,10 @@ fn parts() -> Parts {
     parts.add::<Mutex<Rundowns>>();
     parts.add::<Mutex<SystemCallbacks>>();
     parts.add::<Mutex<Threads>>();
-
+    parts.add::<Mutex<wdm::process::Running>>();
+    parts.add::<Mutex<wdm::process::References>>();
+    parts.add::<Mutex<wdm::wmi::DataBlocks>>();
+    parts.add::<Mutex<wdm::generic_table::Tables>>();
     parts.add::<Mutex<Providers>>();
     parts.add::<Mutex<Events>>();
     parts.add::<Mutex<Stacks>>();

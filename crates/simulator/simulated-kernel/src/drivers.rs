@@ -29,6 +29,8 @@ pub struct Loaded {
     pub unload: PFN_WDF_DRIVER_UNLOAD,
     /// The framework leaves the dispatch table to NDIS.
     pub miniport_mode: bool,
+    /// The framework driver has said that it has no devices of plug and play.
+    pub non_pnp: bool,
     /// The address of its `DRIVER_OBJECT`.
     pub object: usize,
     /// The address of its globals, if it is an image that is bound to the framework.

@@ -87,10 +87,10 @@ fn carry_out_any(name: &'static str, limit: &Limit, work: &mut dyn FnMut(&Arc<St
 /// Carries out a routine, at most at the IRQL of the DDI reference, or at one that is named: for what the reference documents under the
 /// name of a macro, or not there.
 macro_rules! routine {
-    ($name:literal, $level:ident, $work:expr) => {
+    ($name:expr, $level:ident, $work:expr) => {
         $crate::routine::carry_out($name, &$crate::routine::Limit::at(host::machine::Irql::$level), $work)
     };
-    ($name:literal, $work:expr) => {{
+    ($name:expr, $work:expr) => {{
         static LIMIT: $crate::routine::Limit = $crate::routine::Limit::documented();
         $crate::routine::carry_out($name, &LIMIT, $work)
     }};

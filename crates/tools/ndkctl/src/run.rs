@@ -48,7 +48,8 @@ pub struct Run {
     /// a run cannot be repeated
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: Option<u32>,
-    /// Leave out the adviser, which stands in front of the adapters of softndk and softndknic unless their registry says otherwise
+    /// Leave out the adviser, which stands in front of the adapters of softndk and softndknic unless their registry says otherwise, and
+    /// the fault `late`, which happens to half of the calls there
     #[arg(long)]
     pub no_advise: bool,
     /// Have softndk and softndknic let this fault happen, written as for `ndkctl faults`: late,chance=300000,delay=~200; up to eight times

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     bytes::{Pattern, Template},
     raw,
-    script::{Action, Script},
+    script::{Action, Asks, INTERFACE, Script},
 };
 
 /// A step on its way to an action: what is taken out is allowed, what is left at the end is not.
@@ -47,16 +47,16 @@ impl Keys {
             "power" => Action::Power(self.text("device")?, self.power_state()?),
             "remove" => Action::Remove(self.text("device")?),
             "surprise-remove" => Action::SurpriseRemove(self.text("device")?),
-            "open" => Action::Open { file: self.text("file")?, link: self.text("link")? },
+            "open" => Action::Open { file: self.text("file")?, link: self.link(script)? },
             "close" => Action::Close(self.text("file")?),
-            "begin" => {
+            "begin" | "begin-read" | "begin-write" => {
                 let request = self.text("request")?;
-                self.begin(script, request)?
+                self.begin(script, asks(action.get_ref()), request)?
             }
-            "ioctl" => {
+            "ioctl" | "read" | "write" => {
                 // A name that no script can give.
-                let request = format!("{}@{}", "ioctl", at.start);
-                before.push((self.begin(script, request.clone())?, NtStatus::SUCCESS));
+                let request = format!("{}@{}", action.get_ref(), at.start);
+                before.push((self.begin(script, asks(action.get_ref()), request.clone())?, NtStatus::SUCCESS));
                 Action::Wait { request, output: self.expectation(script)? }
             }
             "wait" => Action::Wait { request: self.text("request")?, output: self.expectation(script)? },
@@ -76,8 +76,8 @@ impl Keys {
                 Action::Barrier(name)
             }
             other => {
-                let words = "load, unload, start, restart, power, remove, surprise-remove, open, close, ioctl, begin, wait, \
-                             cancel, sleep or barrier";
+                let words = "load, unload, start, restart, power, remove, surprise-remove, open, close, ioctl, read, write, begin, \
+                             begin-read, begin-write, wait, cancel, sleep or barrier";
                 return problem(action.span(), format!("`do` is `{other}`: {words}"));
             }
         };
@@ -90,6 +90,18 @@ impl Keys {
         self.nothing_left(action.get_ref())?;
         before.push((last, status));
         Ok(before)
+    }
+
+    /// The name that a device is opened by: a symbolic link, or the interface of a device of the script.
+    fn link(&mut self, script: &Script) -> Result<String> {
+        let at = self.0.get_ref().link.as_ref().map_or_else(|| self.0.span(), Spanned::span);
+        let link = self.text("link")?;
+        match link.strip_suffix(INTERFACE) {
+            Some(device) if !link.contains('\\') && script.device(device).is_none() => {
+                problem(at, format!("`link`: there is no device `{device}`"))
+            }
+            _ => Ok(link),
+        }
     }
 
     fn power_state(&mut self) -> Result<u8> {
@@ -111,17 +123,26 @@ impl Keys {
         known.map_or_else(|| problem(status.span(), words()), Ok)
     }
 
-    fn begin(&mut self, script: &Script, request: String) -> Result<Action> {
+    fn begin(&mut self, script: &Script, asks: Asks, request: String) -> Result<Action> {
         let at = self.0.span();
         let file = self.text("file")?;
         let step = self.0.get_mut();
-        let Some(code) = step.code.take() else { return problem(at, "`code` is missing") };
-        let code = in_range(&code, "code", 0, i64::from(u32::MAX))?;
-        let output = step.output.take();
+        let code = match asks {
+            Asks::Control => {
+                let Some(code) = step.code.take() else { return problem(at, "`code` is missing") };
+                in_range(&code, "code", 0, i64::from(u32::MAX))?
+            }
+            Asks::Read if step.output.is_none() => return problem(at, "`output` is missing"),
+            Asks::Write if step.input.is_none() => return problem(at, "`input` is missing"),
+            Asks::Read | Asks::Write => 0,
+        };
+        // What has no meaning for the kind of request is left, and refused at the end.
+        let output = if asks == Asks::Write { None } else { step.output.take() };
         let most = i64::try_from(MOST_BYTES).unwrap_or(i64::MAX);
         let output = output.map_or(Ok(0), |output| in_range(&output, "output", 0, most))?;
-        let input = step.input.take().map_or(Ok(Vec::new()), |input| parts(&input, "input", script))?;
-        Ok(Action::Begin { request, file, code, input: Template(input), output })
+        let input = if asks == Asks::Read { None } else { step.input.take() };
+        let input = input.map_or(Ok(Vec::new()), |input| parts(&input, "input", script))?;
+        Ok(Action::Begin { request, file, asks, code, input: Template(input), output })
     }
 
     fn expectation(&mut self, script: &Script) -> Result<Option<Pattern>> {
@@ -150,6 +171,15 @@ impl Keys {
         ];
         let first = left.into_iter().find_map(|(key, at)| Some((key, at?)));
         first.map_or(Ok(()), |(key, at)| problem(at, format!("`{key}` means nothing for `{action}`")))
+    }
+}
+
+/// What a word of a script asks for.
+fn asks(word: &str) -> Asks {
+    match word.trim_start_matches("begin-") {
+        "read" => Asks::Read,
+        "write" => Asks::Write,
+        _ => Asks::Control,
     }
 }
 

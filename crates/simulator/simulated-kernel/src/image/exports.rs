@@ -56,6 +56,7 @@ fn variable(name: &str) -> Option<usize> {
         "NtBuildNumber" => (&raw const BUILD).addr(),
         "KdDebuggerEnabled" => (&raw const DEBUGGER).addr(),
         "KdDebuggerNotPresent" => (&raw const DEBUGGER).addr() + 1,
+        "PsInitialSystemProcess" => (&raw const crate::wdm::process::SYSTEM).addr(),
         "MmHighestUserAddress" => (&raw const HIGHEST_USER_ADDRESS).addr(),
         _ => return None,
     };

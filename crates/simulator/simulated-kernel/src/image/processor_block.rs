@@ -8,7 +8,10 @@ use std::cell::Cell;
 use host::machine;
 
 use super::stubs;
-use crate::state::{self, lock};
+use crate::{
+    state::{self, lock},
+    wdm::thread,
+};
 
 /// Offsets, as the public headers have them.
 const OWN_ADDRESS: u64 = 0x18;
@@ -20,9 +23,8 @@ const NUMBER: u64 = 0x184;
 const THREAD: u64 = 0x188;
 const INDEX: u64 = 0x1A4;
 
-/// Bytes of a block, and behind it of what stands for the thread.
+/// Bytes of a block.
 const BLOCK: usize = 4096;
-const BOTH: usize = 2 * BLOCK;
 
 /// Blocks of threads that have ended.
 static FREE: std::sync::Mutex<Vec<usize>> = std::sync::Mutex::new(Vec::new());
@@ -46,7 +48,7 @@ fn block() -> Option<usize> {
     OF_THREAD.with(|mine| {
         if mine.0.get() == 0 {
             let free = lock(&FREE).pop();
-            mine.0.set(free.or_else(|| stubs::memory(BOTH))?);
+            mine.0.set(free.or_else(|| stubs::memory(BLOCK))?);
         }
         Some(mine.0.get())
     })
@@ -58,12 +60,13 @@ pub fn simulated(offset: u64) -> Option<usize> {
         return None;
     }
     let block = block()?;
-    let number = state::current().machine.current_processor();
+    let state = state::current();
+    let number = state.machine.current_processor();
     put(block, OWN_ADDRESS, block as u64);
     put(block, PROCESSOR_ADDRESS, block as u64 + PROCESSOR);
     put(block, IRQL, machine::current_irql().0);
     put(block, NUMBER, u8::try_from(number).unwrap_or(u8::MAX));
-    put(block, THREAD, (block + BLOCK) as u64);
+    put(block, THREAD, thread::current_object(&state) as u64);
     put(block, INDEX, number);
     Some(block + usize::try_from(offset).ok()?)
 }

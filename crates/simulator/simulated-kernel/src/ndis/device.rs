@@ -1,6 +1,6 @@
 //! Control devices of miniport drivers.
 
-use std::sync::Mutex;
+use std::{ffi::c_void, sync::Mutex};
 
 use litemap::LiteMap;
 use ndis::{DEVICE_OBJECT, DRIVER_DISPATCH, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_STATUS};
@@ -14,7 +14,7 @@ use crate::{
     rule::Rule,
     state::{Part, State},
     text,
-    wdm::io::device::Functions,
+    wdm::io::device::{Functions, NDIS_EXTENSION},
 };
 
 /// A control device.
@@ -24,6 +24,8 @@ pub struct ControlDevice {
     pub object: usize,
     /// Who may open it.
     pub access: String,
+    /// The driver has a part of the device object.
+    has_extension: bool,
 }
 
 /// The control devices, by their handles.
@@ -83,25 +85,41 @@ pub extern "system" fn NdisRegisterDeviceEx(
         if !is_whole || name.is_empty() || link.is_empty() {
             bug_check(Rule::BadArgument, format_args!("a control device without a name, functions or a place"));
         }
-        if attributes.ExtensionSize != 0 {
-            bug_check(Rule::NotSimulated, format_args!("a control device with an extension"));
-        }
         // SAFETY: the driver's table, which has a place for each kind of request.
         let functions = unsafe { attributes.MajorFunctions.cast::<[Option<DRIVER_DISPATCH>; 28]>().read() };
         let functions: Functions = functions.map(|function| function.and_then(of_wdm));
-        let object = match state.create_ndis_device(owner, (name, link), functions) {
+        let extension = attributes.ExtensionSize as usize;
+        let object = match state.create_ndis_device(owner, (name, link), functions, extension) {
             Ok(object) => object,
             Err(status) => return NtStatus(status),
         };
         let new = state.new_handle();
         let access = text::text(attributes.DefaultSDDLString.cast());
-        state.locked::<ControlDevices>().0.insert(new, ControlDevice { owner, object, access });
+        state
+            .locked::<ControlDevices>()
+            .0
+            .insert(new, ControlDevice { owner, object, access, has_extension: extension > 0 });
         // SAFETY: the driver's places, which live until the call returns.
         unsafe {
             device.write(std::ptr::with_exposed_provenance_mut(object));
             place.write(pointer(new));
         }
         NDIS_STATUS_SUCCESS
+    })
+}
+
+/// The driver's part of the device object; null if it has asked for none.
+#[unsafe(no_mangle)]
+extern "system" fn NdisGetDeviceReservedExtension(device: *mut DEVICE_OBJECT) -> *mut c_void {
+    ndis_routine!("NdisGetDeviceReservedExtension", HIGH_LEVEL, |state| {
+        let devices = state.locked::<ControlDevices>();
+        let found = devices.0.values().find(|one| one.object == device.addr()).map(|one| one.has_extension);
+        drop(devices);
+        match found {
+            Some(true) => device.cast::<u8>().wrapping_add(NDIS_EXTENSION).cast(),
+            Some(false) => std::ptr::null_mut(),
+            None => bug_check(Rule::BadHandle, format_args!("{device:p} is no control device of NDIS, or was one")),
+        }
     })
 }
 

@@ -102,3 +102,11 @@ extern "system" fn NdisMSleep(microseconds: u32) {
 extern "system" fn NdisGetVersion() -> u32 {
     ndis_routine!("NdisGetVersion", HIGH_LEVEL, |_| 0x0006_0050)
 }
+
+/// A number to begin the identifiers of a driver's sends with. No other driver has it, as long as there are not too many.
+#[unsafe(no_mangle)]
+extern "system" fn NdisGeneratePartialCancelId() -> u8 {
+    ndis_routine!("NdisGeneratePartialCancelId", PASSIVE_LEVEL, |state| {
+        u8::try_from(state.next() % 255).unwrap_or(0) + 1
+    })
+}

@@ -122,6 +122,7 @@ impl Kernel {
             add: None,
             unload: None,
             miniport_mode: false,
+            non_pnp: false,
             object: object.expose_provenance(),
             #[cfg(windows)]
             bound: None,
@@ -218,8 +219,10 @@ impl Driver {
             .count();
         assert_eq!(devices, 0, "driver {} is unloaded while it has devices", self.name);
         assert!(!state.has_adapters(id), "driver {} is unloaded while it has adapters", self.name);
+        // Plug and play unloads a driver with its last device. Another one the system unloads when nobody has its devices open.
+        let by_devices = !state.drivers()[&id].non_pnp;
         let control = state.all_of::<DeviceObject>().iter().any(|device| device.owner == id && device.control);
-        if control {
+        if control && by_devices {
             bug_check(
                 Rule::ReferenceLeak,
                 format_args!("driver {} keeps itself loaded by a control device", self.name),
@@ -278,6 +281,7 @@ impl Driver {
         state.check_ex_timers(id, name);
         state.check_rundowns(id, name);
         state.check_threads(id, name);
+        state.check_references(id, name);
         state.check_netio(id, name);
         state.check_wsk(id, name);
         state.check_running_dpcs(id, name);

@@ -17,8 +17,9 @@ use crate::{
     waiting,
     wdf::{
         device::DeviceObject,
+        device_init::Transfers,
         file::FileObject,
-        request::{Ended, Output, RequestObject},
+        request::{Asks, Ended, Output, RequestObject},
     },
 };
 
@@ -38,7 +39,7 @@ pub struct Pending {
 }
 
 impl Kernel {
-    /// Opens the device behind a symbolic link, as `CreateFile` does.
+    /// Opens the device behind a symbolic link, or that of an interface which is enabled, as `CreateFile` does.
     ///
     /// # Errors
     ///
@@ -51,7 +52,8 @@ impl Kernel {
 impl State {
     /// [`Kernel::open`].
     pub fn open(self: &Arc<Self>, link: &str) -> Result<File, NTSTATUS> {
-        let device = self.device_linked(link).filter(|device| device.finished.load(Acquire));
+        let by_interface = || self.device_of_interface(&link.encode_utf16().collect::<Vec<_>>());
+        let device = self.device_linked(link).or_else(by_interface).filter(|device| device.finished.load(Acquire));
         let device = device.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
         device.open_file()?;
         let object = self.create_file(&device).inspect_err(|_| self.close_file(&device))?;
@@ -78,28 +80,55 @@ impl File {
     /// Sends a control code. The driver gets it before this returns, if its queue lets it.
     #[must_use]
     pub fn begin(&self, code: u32, input: &[u8], output: usize) -> Pending {
-        self.send(code, input, Output::Copied(output), None)
+        self.send(Asks::Control, code, input, Output::Copied(output), None)
     }
 
     /// Sends a control code of a direct method, whose second buffer is in a process's memory.
     #[must_use]
     pub fn begin_locked(&self, code: u32, input: &[u8], pages: LockedPages) -> Pending {
-        self.send(code, input, Output::Locked(pages), None)
+        self.send(Asks::Control, code, input, Output::Locked(pages), None)
     }
 
     /// Sends a control code without room for an answer, whose end `ended` is told.
     pub(crate) fn begin_reported(&self, code: u32, input: &[u8], ended: Ended) -> Pending {
-        self.send(code, input, Output::Copied(0), Some(ended))
+        self.send(Asks::Control, code, input, Output::Copied(0), Some(ended))
     }
 
-    fn send(&self, code: u32, input: &[u8], output: Output, ended: Option<Ended>) -> Pending {
+    /// Reads so many bytes at offset zero, as [`File::begin`].
+    #[must_use]
+    pub fn begin_read(&self, length: usize) -> Pending {
+        self.send(Asks::Read, self.method_of_transfers(false), &[], Output::Copied(length), None)
+    }
+
+    /// Writes bytes at offset zero, as [`File::begin`].
+    #[must_use]
+    pub fn begin_write(&self, bytes: &[u8]) -> Pending {
+        self.send(Asks::Write, self.method_of_transfers(true), bytes, Output::Copied(0), None)
+    }
+
+    /// How a read or write passes its buffer, in the numbers of a control code's method.
+    fn method_of_transfers(&self, writes: bool) -> u32 {
+        match self.device.with.transfers {
+            Transfers::Buffered => 0,
+            Transfers::Direct => {
+                if writes {
+                    1
+                } else {
+                    2
+                }
+            }
+            Transfers::Neither => 3,
+        }
+    }
+
+    fn send(&self, asks: Asks, code: u32, input: &[u8], output: Output, ended: Option<Ended>) -> Pending {
         if self.device.with.looks_first {
             bug_check(Rule::NotSimulated, format_args!("a request of a driver with EvtIoInCallerContext"));
         }
         if let Some(file) = &self.object {
             file.request_begins();
         }
-        let request = Arc::new(RequestObject::of(code, input, output, self.object.clone()).telling(ended));
+        let request = Arc::new(RequestObject::of(asks, code, input, output, self.object.clone()).telling(ended));
         let (state, device) = (&self.state, &self.device);
         state.register_request(device, &request);
         device.requests.fetch_add(1, AcqRel);

@@ -59,6 +59,7 @@ impl Kernel {
         // Multiples of four, none of which is that of the system's own.
         let number = 4 * (u32::try_from(self.state.next()).expect("a small number") + 1);
         let state = self.state.clone();
+        state.process_runs(number, true);
         Process { state, number, first, files: Mutex::default(), requests: Mutex::default(), pages: Mutex::default() }
     }
 }
@@ -255,6 +256,7 @@ impl Process {
     }
 
     fn end(&mut self) {
+        self.state.process_runs(self.number, false);
         let requests = std::mem::take(self.requests.get_mut().unwrap_or_else(PoisonError::into_inner));
         for request in &requests {
             if !request.is_complete() {

@@ -7,10 +7,11 @@ use std::{
 
 use litemap::LiteMap;
 use wdk_bindings::{
-    _WDF_FILEOBJECT_CLASS, BOOLEAN, NTSTATUS, PCUNICODE_STRING, PULONG, PVOID, PWDF_DRIVER_GLOBALS,
-    PWDF_FILEOBJECT_CONFIG, PWDF_OBJECT_ATTRIBUTES, PWDF_PNPPOWER_EVENT_CALLBACKS, PWDFDEVICE_INIT,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, UCHAR, ULONG, UNICODE_STRING,
-    WDF_DEVICE_IO_TYPE, WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS, WDFDRIVER,
+    _WDF_DEVICE_IO_TYPE, _WDF_FILEOBJECT_CLASS, BOOLEAN, NTSTATUS, PCUNICODE_STRING, PULONG, PVOID,
+    PWDF_DRIVER_GLOBALS, PWDF_FILEOBJECT_CONFIG, PWDF_OBJECT_ATTRIBUTES, PWDF_PNPPOWER_EVENT_CALLBACKS,
+    PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, UCHAR, ULONG,
+    UNICODE_STRING, WDF_DEVICE_IO_TYPE, WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS,
+    WDFDRIVER,
 };
 
 use super::{
@@ -52,6 +53,20 @@ pub struct With {
     pub looks_first: bool,
     /// The driver is a filter.
     pub filter: bool,
+    /// How reads and writes pass their buffer.
+    pub transfers: Transfers,
+}
+
+/// How reads and writes of a device pass their buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transfers {
+    /// Copied by the system, as without a word of the driver's.
+    #[default]
+    Buffered,
+    /// With locked pages.
+    Direct,
+    /// As the program's address.
+    Neither,
 }
 
 // SAFETY: the callbacks are functions, which any thread may call.
@@ -154,9 +169,17 @@ pub extern "C" fn WdfDeviceInitSetDeviceType(_globals: PWDF_DRIVER_GLOBALS, init
 pub extern "C" fn WdfDeviceInitSetIoType(
     _globals: PWDF_DRIVER_GLOBALS,
     init: PWDFDEVICE_INIT,
-    _kind: WDF_DEVICE_IO_TYPE,
+    kind: WDF_DEVICE_IO_TYPE,
 ) {
-    function!("WdfDeviceInitSetIoType", |state| state.with_init(init, |_| ()));
+    function!("WdfDeviceInitSetIoType", |state| {
+        state.with_init(init, |init| {
+            init.with.transfers = match kind {
+                _WDF_DEVICE_IO_TYPE::WdfDeviceIoNeither => Transfers::Neither,
+                _WDF_DEVICE_IO_TYPE::WdfDeviceIoDirect => Transfers::Direct,
+                _ => Transfers::Buffered,
+            };
+        });
+    });
 }
 
 pub extern "C" fn WdfDeviceInitSetCharacteristics(

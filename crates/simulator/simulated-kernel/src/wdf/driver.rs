@@ -52,6 +52,8 @@ pub extern "C" fn WdfDriverCreate(
             loaded.add = config.EvtDriverDeviceAdd;
             loaded.unload = config.EvtDriverUnload;
             loaded.miniport_mode = miniport_mode;
+            loaded.non_pnp =
+                config.DriverInitFlags & _WDF_DRIVER_INIT_FLAGS::WdfDriverInitNonPnpDriver.cast_unsigned() != 0;
         }
         #[cfg(windows)]
         state.driver_created(driver, &object, miniport_mode);

@@ -16,7 +16,7 @@ use super::{
     device::DeviceObject,
     function::function,
     object::{Kind, Object, Part},
-    request::{RequestObject, owned},
+    request::{Asks, RequestObject, owned},
 };
 use crate::{
     context,
@@ -78,7 +78,7 @@ impl State {
         file.handle.store(object.handle, Release);
         let Some(create) = config.EvtDeviceFileCreate else { return Ok(Some(file)) };
         // A request without buffers, which the driver has from no queue.
-        let request = Arc::new(RequestObject::new(0, &[], 0));
+        let request = Arc::new(RequestObject::new(Asks::Create, 0, &[], 0));
         self.register_request(device, &request);
         lock(&request.progress).created = true;
         let (of_device, of_request) = (device.handle.load(Acquire), request.handle.load(Acquire));

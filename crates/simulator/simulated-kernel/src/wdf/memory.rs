@@ -263,6 +263,9 @@ pub extern "C" fn WdfRequestRetrieveInputMemory(
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveInputMemory", |state| {
         let request = owned(state, handle);
+        if request.is_one_sided(true) {
+            return STATUS_INVALID_DEVICE_REQUEST;
+        }
         of_request(state, &request, request.input_buffer(), &request.memory[0], place)
     })
 }
@@ -274,6 +277,9 @@ pub extern "C" fn WdfRequestRetrieveOutputMemory(
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveOutputMemory", |state| {
         let request = owned(state, handle);
+        if request.is_one_sided(false) {
+            return STATUS_INVALID_DEVICE_REQUEST;
+        }
         of_request(state, &request, request.output_buffer(), &request.memory[1], place)
     })
 }

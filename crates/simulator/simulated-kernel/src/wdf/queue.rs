@@ -15,18 +15,18 @@ use std::{
 use host::machine::{self, Irql};
 use wdk_bindings::{
     _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_IO_QUEUE_STATE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_DEFAULT,
-    PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_STATE, PULONG, PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG,
-    PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
-    STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS, STATUS_UNSUCCESSFUL,
-    ULONG, WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDF_IO_QUEUE_STATE, WDFCONTEXT, WDFDEVICE, WDFQUEUE,
-    WDFREQUEST,
+    PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_IO_READ, PFN_WDF_IO_QUEUE_IO_WRITE, PFN_WDF_IO_QUEUE_STATE,
+    PULONG, PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG, PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE,
+    STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS, STATUS_UNSUCCESSFUL, ULONG, WDF_IO_QUEUE_CONFIG,
+    WDF_IO_QUEUE_DISPATCH_TYPE, WDF_IO_QUEUE_STATE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
 };
 
 use super::{
     device::{DeviceObject, device},
     function::function,
     object::{Kind, Object, Part},
-    request::RequestObject,
+    request::{Asks, RequestObject},
 };
 use crate::{
     argument::check_size,
@@ -44,6 +44,10 @@ pub struct QueueObject {
     pub device: Arc<DeviceObject>,
     dispatch: WDF_IO_QUEUE_DISPATCH_TYPE,
     control: PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL,
+    read: PFN_WDF_IO_QUEUE_IO_READ,
+    write: PFN_WDF_IO_QUEUE_IO_WRITE,
+    /// Reads and writes of no bytes are the driver's too.
+    takes_nothing: bool,
     /// For what has no callback of its own.
     other: PFN_WDF_IO_QUEUE_IO_DEFAULT,
     waiting: Mutex<VecDeque<Arc<RequestObject>>>,
@@ -124,8 +128,18 @@ impl State {
             let Some(request) = lock(&queue.waiting).pop_front() else { return };
             queue.delivered.fetch_add(1, AcqRel);
             request.deliver(queue);
-            if queue.control.is_none() && queue.other.is_none() {
+            let is_transfer = [Asks::Read, Asks::Write].contains(&request.asks);
+            let of_its_kind = match request.asks {
+                Asks::Read => queue.read.is_some(),
+                Asks::Write => queue.write.is_some(),
+                _ => queue.control.is_some(),
+            };
+            if !of_its_kind && queue.other.is_none() {
                 self.complete_request(&request, STATUS_INVALID_DEVICE_REQUEST, 0);
+                continue;
+            }
+            if is_transfer && request.input.max(request.output) == 0 && !queue.takes_nothing {
+                self.complete_request(&request, STATUS_SUCCESS, 0);
                 continue;
             }
             let (output, input, code) = (request.output, request.input, request.code);
@@ -133,7 +147,17 @@ impl State {
             let of_queue: WDFQUEUE = std::ptr::without_provenance_mut(of_queue);
             let of_request: WDFREQUEST = std::ptr::without_provenance_mut(of_request);
             INSIDE.set(INSIDE.get() + 1);
-            if let Some(control) = queue.control {
+            if let Some(read) = queue.read.filter(|_| request.asks == Asks::Read) {
+                context::call(queue.owner, "EvtIoRead", || {
+                    // SAFETY: the driver's own callback, with live handles.
+                    unsafe { read(of_queue, of_request, output) };
+                });
+            } else if let Some(write) = queue.write.filter(|_| request.asks == Asks::Write) {
+                context::call(queue.owner, "EvtIoWrite", || {
+                    // SAFETY: as above.
+                    unsafe { write(of_queue, of_request, input) };
+                });
+            } else if let Some(control) = queue.control.filter(|_| request.asks == Asks::Control) {
                 context::call(queue.owner, "EvtIoDeviceControl", || {
                     // SAFETY: the driver's own callback, with live handles.
                     unsafe { control(of_queue, of_request, output, input, code) };
@@ -242,6 +266,9 @@ pub extern "C" fn WdfIoQueueCreate(
             device: device.clone(),
             dispatch: config.DispatchType,
             control: config.EvtIoDeviceControl,
+            read: config.EvtIoRead,
+            write: config.EvtIoWrite,
+            takes_nothing: config.AllowZeroLengthRequests != 0,
             other: config.EvtIoDefault,
             waiting: Mutex::default(),
             delivered: AtomicU32::new(0),

@@ -63,9 +63,23 @@ pub struct Progress {
     pub outcome: Option<(NTSTATUS, usize)>,
 }
 
-/// A request for a control code.
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// A file on the device.
+    Create,
+    /// What a control code means.
+    Control,
+    /// Bytes of the device.
+    Read,
+    /// That the device takes bytes.
+    Write,
+}
+
+/// A request.
 pub struct RequestObject {
     pub handle: AtomicUsize,
+    pub asks: Asks,
     pub code: u32,
     pub input: usize,
     pub output: usize,
@@ -138,12 +152,12 @@ const fn method(code: u32) -> u32 {
 
 impl RequestObject {
     /// A request with the system's copy of `input` and room for `output` bytes.
-    pub fn new(code: u32, input: &[u8], output: usize) -> Self {
-        Self::of(code, input, Output::Copied(output), None)
+    pub fn new(asks: Asks, code: u32, input: &[u8], output: usize) -> Self {
+        Self::of(asks, code, input, Output::Copied(output), None)
     }
 
-    /// A request of a process, which came by `file`.
-    pub fn of(code: u32, input: &[u8], output: Output, file: Option<Arc<FileObject>>) -> Self {
+    /// A request of a process, which came by `file`. A read or write has its method in the lowest bits of the code, as a control code.
+    pub fn of(asks: Asks, code: u32, input: &[u8], output: Output, file: Option<Arc<FileObject>>) -> Self {
         let (output, locked) = match output {
             Output::Copied(output) => (output, None),
             Output::Locked(pages) => (pages.length(), Some(pages)),
@@ -164,6 +178,7 @@ impl RequestObject {
             Progress { queue: None, created: false, cancel: None, cancelling: false, information: 0, outcome: None };
         Self {
             handle: AtomicUsize::new(0),
+            asks,
             code,
             input: input.len(),
             output,
@@ -179,6 +194,16 @@ impl RequestObject {
             cancelled: AtomicBool::new(false),
             memory: Default::default(),
         }
+    }
+
+    /// How many bytes it can be completed with: what a program reads, or has written.
+    pub const fn room(&self) -> usize {
+        if matches!(self.asks, Asks::Write) { self.input } else { self.output }
+    }
+
+    /// Returns true if it has no input by what it asks for, or no output.
+    pub const fn is_one_sided(&self, of_input: bool) -> bool {
+        matches!((self.asks, of_input), (Asks::Read, true) | (Asks::Write, false))
     }
 
     /// Its buffers are the caller's own, and the system knows only their addresses (`METHOD_NEITHER`).
@@ -275,10 +300,11 @@ impl State {
         if status == STATUS_PENDING {
             bug_check(Rule::RequestInformation, format_args!("a request is completed with STATUS_PENDING"));
         }
-        if information > request.output {
+        if information > request.room() {
+            let room = request.room();
             bug_check(
                 Rule::RequestInformation,
-                format_args!("a request is completed with {information} bytes, but has room for {}", request.output),
+                format_args!("a request is completed with {information} bytes, but has room for {room}"),
             );
         }
         let queue = {
@@ -402,6 +428,9 @@ pub extern "C" fn WdfRequestRetrieveInputBuffer(
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveInputBuffer", |state| {
         let request = owned(state, handle);
+        if request.is_one_sided(true) {
+            return STATUS_INVALID_DEVICE_REQUEST;
+        }
         // SAFETY: the driver's places.
         unsafe { answer(request.code, (request.system, request.input), minimum, buffer, length) }
     })
@@ -416,6 +445,9 @@ pub extern "C" fn WdfRequestRetrieveOutputBuffer(
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveOutputBuffer", |state| {
         let request = owned(state, handle);
+        if request.is_one_sided(false) {
+            return STATUS_INVALID_DEVICE_REQUEST;
+        }
         // SAFETY: the driver's places.
         unsafe { answer(request.code, (request.answer_place(), request.output), minimum, buffer, length) }
     })

@@ -7,7 +7,10 @@ use wdk_bindings::{
     WDF_REQUEST_PARAMETERS, WDFQUEUE, WDFREQUEST,
 };
 
-use super::{function::function, request::owned};
+use super::{
+    function::function,
+    request::{Asks, owned},
+};
 use crate::{argument::check_size, report::bug_check, rule::Rule, state::lock};
 
 /// Null for a request that creates a file and comes by no queue.
@@ -42,10 +45,27 @@ pub extern "C" fn WdfRequestGetParameters(
         // SAFETY: the driver's structure, which lives until the call returns.
         let parameters = unsafe { &mut *place };
         check_size::<WDF_REQUEST_PARAMETERS>(parameters.Size.into(), "WDF_REQUEST_PARAMETERS");
-        if lock(&request.progress).created {
-            bug_check(Rule::NotSimulated, format_args!("the parameters of a request that creates a file"));
-        }
         parameters.MinorFunction = 0;
+        match request.asks {
+            Asks::Create => {
+                bug_check(Rule::NotSimulated, format_args!("the parameters of a request that creates a file"))
+            }
+            Asks::Read => {
+                parameters.Type = _WDF_REQUEST_TYPE::WdfRequestTypeRead;
+                // SAFETY: for this type the union holds this member.
+                let read = unsafe { &mut parameters.Parameters.Read };
+                (read.Length, read.Key, read.DeviceOffset) = (request.output, 0, 0);
+                return;
+            }
+            Asks::Write => {
+                parameters.Type = _WDF_REQUEST_TYPE::WdfRequestTypeWrite;
+                // SAFETY: for this type the union holds this member.
+                let write = unsafe { &mut parameters.Parameters.Write };
+                (write.Length, write.Key, write.DeviceOffset) = (request.input, 0, 0);
+                return;
+            }
+            Asks::Control => {}
+        }
         parameters.Type = _WDF_REQUEST_TYPE::WdfRequestTypeDeviceControl;
         // SAFETY: for this type the union holds this member.
         let control = unsafe { &mut parameters.Parameters.DeviceIoControl };

@@ -146,3 +146,16 @@ extern "C" fn ExSetTimerResolution(desired: ULONG, set: BOOLEAN) -> ULONG {
         PERIODS.0
     })
 }
+
+/// The longest period, the shortest and that of now, which somebody's wish has made the shortest.
+#[unsafe(no_mangle)]
+extern "C" fn ExQueryTimerResolution(longest: *mut ULONG, shortest: *mut ULONG, now: *mut ULONG) {
+    routine!("ExQueryTimerResolution", PASSIVE_LEVEL, |state| {
+        let is_raised = !state.locked::<Resolution>().0.is_empty();
+        let values = [PERIODS.0, PERIODS.1, if is_raised { PERIODS.1 } else { PERIODS.0 }];
+        for (place, value) in [longest, shortest, now].into_iter().zip(values) {
+            // SAFETY: the driver's place, which lives until the call returns.
+            unsafe { place.write(value) };
+        }
+    });
+}

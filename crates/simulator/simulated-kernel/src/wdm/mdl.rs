@@ -301,25 +301,37 @@ extern "C" fn MmAllocatePagesForMdlEx(
 ) -> *mut MDL {
     /// `MM_DONT_ZERO_ALLOCATION`.
     const NOT_ZEROED: ULONG = 1;
-    routine!("MmAllocatePagesForMdlEx", |state| {
-        let size = usize::try_from(size).unwrap_or(usize::MAX).checked_next_multiple_of(pool::PAGE);
-        let Some((size, length)) = size.and_then(|size| Some((size, ULONG::try_from(size).ok()?))) else {
-            return ptr::null_mut();
-        };
-        if size == 0 || state.strikes() {
-            return ptr::null_mut();
-        }
-        let owner = context::caller();
-        let Some(pages) = pool::allocate(owner, size, PAGES, flags & NOT_ZEROED == 0) else { return ptr::null_mut() };
-        let Some(mdl) = allocate(state, owner, ptr::without_provenance_mut(pages), length) else {
-            pool::free(pages, Some(PAGES));
-            return ptr::null_mut();
-        };
-        // SAFETY: a new MDL, which nobody else knows yet.
-        *unsafe { self::flags(mdl) } |= FLAG_LOCKED;
-        state.locked::<Mdls>().pages.insert(mdl.addr(), pages);
-        mdl
-    })
+    routine!("MmAllocatePagesForMdlEx", |state| allocate_pages(state, size, flags & NOT_ZEROED == 0))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn MmAllocatePagesForMdl(
+    _low: PHYSICAL_ADDRESS,
+    _high: PHYSICAL_ADDRESS,
+    _skip: PHYSICAL_ADDRESS,
+    size: SIZE_T,
+) -> *mut MDL {
+    routine!("MmAllocatePagesForMdl", APC_LEVEL, |state| allocate_pages(state, size, true))
+}
+
+fn allocate_pages(state: &State, size: SIZE_T, zeroed: bool) -> *mut MDL {
+    let size = usize::try_from(size).unwrap_or(usize::MAX).checked_next_multiple_of(pool::PAGE);
+    let Some((size, length)) = size.and_then(|size| Some((size, ULONG::try_from(size).ok()?))) else {
+        return ptr::null_mut();
+    };
+    if size == 0 || state.strikes() {
+        return ptr::null_mut();
+    }
+    let owner = context::caller();
+    let Some(pages) = pool::allocate(owner, size, PAGES, zeroed) else { return ptr::null_mut() };
+    let Some(mdl) = allocate(state, owner, ptr::without_provenance_mut(pages), length) else {
+        pool::free(pages, Some(PAGES));
+        return ptr::null_mut();
+    };
+    // SAFETY: a new MDL, which nobody else knows yet.
+    *unsafe { self::flags(mdl) } |= FLAG_LOCKED;
+    state.locked::<Mdls>().pages.insert(mdl.addr(), pages);
+    mdl
 }
 
 /// Frees the pages. The MDL is the driver's to free, with `ExFreePool`.

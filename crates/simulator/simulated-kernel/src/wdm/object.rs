@@ -1,6 +1,6 @@
 //! Objects of the kernel of every kind: their handles are closed, and references to them counted.
 
-use wdk_bindings::{HANDLE, LONG_PTR, NTSTATUS, PVOID, STATUS_SUCCESS};
+use wdk_bindings::{HANDLE, LONG_PTR, NTSTATUS, PVOID, STATUS_SUCCESS, ULONG};
 
 use super::handles;
 use crate::{report::bug_check, routine::routine, rule::Rule, state::State};
@@ -18,7 +18,8 @@ extern "C" fn ZwClose(handle: HANDLE) -> NTSTATUS {
     })
 }
 
-fn count(state: &State, object: PVOID, by: i64) -> LONG_PTR {
+/// Counts references to an object of any kind. How many there are then.
+pub fn count(state: &State, object: PVOID, by: i64) -> LONG_PTR {
     if let Some(left) = state.count_file(object.addr(), by) {
         return left as LONG_PTR;
     }
@@ -26,6 +27,12 @@ fn count(state: &State, object: PVOID, by: i64) -> LONG_PTR {
         return left as LONG_PTR;
     }
     if let Some(left) = state.count_callback(object.addr(), by) {
+        return left as LONG_PTR;
+    }
+    if let Some(left) = state.count_process(object.addr(), by) {
+        return left as LONG_PTR;
+    }
+    if let Some(left) = state.count_data_block(object.addr(), by) {
         return left as LONG_PTR;
     }
     let Some(left) = state.count_thread(object.addr(), by) else {
@@ -37,6 +44,16 @@ fn count(state: &State, object: PVOID, by: i64) -> LONG_PTR {
 #[unsafe(no_mangle)]
 extern "C" fn ObfReferenceObject(object: PVOID) -> LONG_PTR {
     routine!("ObfReferenceObject", |state| count(state, object, 1))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ObfReferenceObjectWithTag(object: PVOID, _tag: ULONG) -> LONG_PTR {
+    routine!("ObfReferenceObjectWithTag", DISPATCH_LEVEL, |state| count(state, object, 1))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ObfDereferenceObjectWithTag(object: PVOID, _tag: ULONG) -> LONG_PTR {
+    routine!("ObfDereferenceObjectWithTag", DISPATCH_LEVEL, |state| count(state, object, -1))
 }
 
 #[unsafe(no_mangle)]

@@ -1,11 +1,12 @@
 //! System threads, their handles and references.
 
 use std::{
+    cell::Cell,
     ptr,
     sync::{
         Arc, Mutex,
         atomic::{
-            AtomicBool, AtomicI64,
+            AtomicBool, AtomicI32, AtomicI64,
             Ordering::{AcqRel, Acquire, Release},
         },
     },
@@ -16,13 +17,14 @@ use litemap::LiteMap;
 use wdk_bindings::{
     ACCESS_MASK, BOOLEAN, CLIENT_ID, HANDLE, KPRIORITY, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE,
     OBJECT_ATTRIBUTES, PKSTART_ROUTINE, PKTHREAD, POBJECT_HANDLE_INFORMATION, POBJECT_TYPE, PVOID, PWORK_QUEUE_ITEM,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG, WORK_QUEUE_TYPE,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_PENDING, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG,
+    WORK_QUEUE_TYPE,
 };
 
-use super::{handles, timeout};
+use super::{handles, process::To, thread_end, timeout};
 use crate::{
     argument::{Argument, Word, check_size},
-    context::{self, DriverId},
+    context::{self, DriverId, NOBODY},
     kernel::Kernel,
     pool,
     report::bug_check,
@@ -42,25 +44,75 @@ pub struct Thread {
     ended: AtomicBool,
     /// References to the object, beside those of handles.
     references: AtomicI64,
+    /// What it said at its end.
+    status: AtomicI32,
 }
 
 /// The threads, and the handles that drivers have of them.
 #[derive(Default)]
 pub struct Threads {
     handles: LiteMap<usize, Arc<Thread>>,
-    /// By the address that a driver knows a referenced one by.
+    /// By the address that a driver knows one by.
     objects: LiteMap<usize, Arc<Thread>>,
     all: Vec<(Arc<Thread>, JoinHandle<()>)>,
+    /// The threads of programs and of the test, which are one to drivers.
+    program: Option<Arc<Thread>>,
     /// Those that were set, by the address that a driver knows a thread by.
     priorities: LiteMap<usize, KPRIORITY>,
 }
 
 impl Part for Mutex<Threads> {}
 
+thread_local! {
+    /// The address that drivers know this thread by; zero if it is none of the system's.
+    static OBJECT: Cell<usize> = const { Cell::new(0) };
+    /// What the thread says at its end.
+    static STATUS: Cell<NTSTATUS> = const { Cell::new(STATUS_SUCCESS) };
+}
+
+/// The kernel's numbers of threads are multiples of four, and not zero.
+const fn id(number: u64) -> u64 {
+    4 * (number + 1)
+}
+
+/// The address that drivers know the current thread by.
+pub fn current_object(state: &State) -> usize {
+    let object = OBJECT.get();
+    if object == 0 { Arc::as_ptr(&state.locked::<Threads>().program()).addr() } else { object }
+}
+
+impl Threads {
+    fn program(&mut self) -> Arc<Thread> {
+        let program = self.program.get_or_insert_with(|| Arc::new(Thread::new(NOBODY, 0, false))).clone();
+        self.objects.insert(Arc::as_ptr(&program).addr(), program.clone());
+        program
+    }
+}
+
 impl Thread {
+    const fn new(owner: DriverId, number: u64, of_system: bool) -> Self {
+        let (ended, references) = (AtomicBool::new(false), AtomicI64::new(0));
+        Self { owner, number, of_system, ended, references, status: AtomicI32::new(STATUS_SUCCESS) }
+    }
+
     /// Returns true if its routine has returned.
     fn has_ended(&self) -> bool {
         self.ended.load(Acquire)
+    }
+
+    /// Returns true if it is that of programs and of the test.
+    pub const fn is_program(&self) -> bool {
+        self.number == 0
+    }
+
+    /// Its number, as `PsGetCurrentThreadId` has it.
+    pub const fn id(&self) -> u64 {
+        id(self.number)
+    }
+
+    /// What it said at its end; `STATUS_PENDING` before.
+    pub fn exit_status(&self) -> NTSTATUS {
+        if self.has_ended() { self.status.load(Acquire) } else { STATUS_PENDING }
     }
 }
 
@@ -80,9 +132,23 @@ fn by_handle(state: &State, handle: HANDLE) -> Option<Arc<Thread>> {
 }
 
 impl State {
-    /// The thread whose object that is, to which a driver has a reference.
+    /// The thread whose object that is.
     pub fn thread_at(&self, object: usize) -> Option<Arc<Thread>> {
-        self.locked::<Threads>().objects.get(&object).cloned()
+        let threads = self.locked::<Threads>();
+        let own = || threads.all.iter().map(|(thread, _)| thread).find(|thread| Arc::as_ptr(thread).addr() == object);
+        threads.objects.get(&object).or_else(own).cloned()
+    }
+
+    /// Takes a reference to the thread with that identifier. Its object; `None` if no such thread runs.
+    pub fn refer_to_thread(&self, identifier: u64) -> Option<usize> {
+        let mut threads = self.locked::<Threads>();
+        let program = threads.program();
+        let all = threads.all.iter().map(|(thread, _)| thread).chain([&program]);
+        let thread = all.into_iter().find(|thread| thread.id() == identifier && !thread.has_ended())?.clone();
+        thread.references.fetch_add(1, AcqRel);
+        let object = Arc::as_ptr(&thread).addr();
+        threads.objects.insert(object, thread);
+        Some(object)
     }
 
     /// Closes a handle, if it is one of a thread.
@@ -93,6 +159,10 @@ impl State {
     /// Counts references to a thread. How many there are then; `None` if the object is none.
     pub fn count_thread(&self, object: usize, by: i64) -> Option<i64> {
         let thread = self.thread_at(object)?;
+        if by < 0 {
+            // One of those that a look-up has given, as far as there are any.
+            self.refer(object, To::Thread, by);
+        }
         let after = thread.references.fetch_add(by, AcqRel) + by;
         if after < 0 {
             bug_check(Rule::ReferenceUnderflow, format_args!("an object is dereferenced once too often"));
@@ -164,18 +234,20 @@ pub fn spawn_for_work_item(state: &Arc<State>, owner: DriverId, work: impl FnOnc
 
 /// Starts a system thread, which does `work` for a driver.
 fn spawn(state: &Arc<State>, owner: DriverId, of_system: bool, work: impl FnOnce() + Send + 'static) -> Arc<Thread> {
-    let (number, ended, references) = (state.next(), AtomicBool::new(false), AtomicI64::new(0));
-    let thread = Arc::new(Thread { owner, number, of_system, ended, references });
+    let number = state.next();
+    let thread = Arc::new(Thread::new(owner, number, of_system));
     if let Some(baton) = &state.baton {
         baton.expect(number);
     }
     let (mine, of_thread) = (thread.clone(), state.clone());
     let body = move || {
         context::set_thread(mine.number);
+        OBJECT.set(Arc::as_ptr(&mine).addr());
         if let Some(baton) = &of_thread.baton {
             baton.start();
         }
         work();
+        mine.status.store(STATUS.get(), Release);
         mine.ended.store(true, Release);
         of_thread.dispatcher.signal();
         if let Some(baton) = &of_thread.baton {
@@ -284,7 +356,7 @@ extern "C" fn PsCreateSystemThread(
             context::set_critical(1);
             context::call(owner, "a system thread", || {
                 // SAFETY: the driver's own routine, with its own argument.
-                unsafe { start(context) };
+                unsafe { thread_end::run(start, context) };
             });
         });
         state.locked::<Threads>().handles.insert(place, thread);
@@ -298,12 +370,14 @@ extern "C" fn PsCreateSystemThread(
 #[unsafe(no_mangle)]
 extern "C" fn PsTerminateSystemThread(status: NTSTATUS) -> NTSTATUS {
     routine!("PsTerminateSystemThread", |_| {
-        if context::thread() == 0 {
+        if !thread_end::is_possible() {
             bug_check(Rule::BadArgument, format_args!("a thread is ended that is not the driver's"));
         }
-        // The real routine does not return. This one does: the driver's routine, whose last call it is, returns next.
-        status
-    })
+        STATUS.set(status);
+    });
+    // Outside of the routine: nothing of this crate is on the stack any more that has to be put in order.
+    thread_end::go();
+    status
 }
 
 #[unsafe(no_mangle)]
@@ -345,9 +419,7 @@ extern "C" fn PsGetCurrentProcessId() -> HANDLE {
 #[unsafe(no_mangle)]
 extern "C" fn PsGetCurrentThreadId() -> HANDLE {
     routine!("PsGetCurrentThreadId", |_| {
-        // The kernel's numbers of threads are multiples of four, and not zero.
-        let number = 4 * (context::thread() + 1);
-        ptr::without_provenance_mut(usize::try_from(number).unwrap_or(4))
+        ptr::without_provenance_mut(usize::try_from(id(context::thread())).unwrap_or(4))
     })
 }
 

@@ -17,13 +17,26 @@ use runner::{
 use tempfile::TempDir;
 
 use super::{Run, workers};
-use crate::fault_plan;
+use crate::{fault_plan, fault_rule};
 
 /// The drivers that record and let faults happen, and their control devices.
 const PROVIDERS: [(&str, &str); 2] = [("softndk", device::LINK_NAME), ("softndknic", device::NIC_LINK_NAME)];
 
+/// What happens to consumers in every run with seeds: half of the calls that may pend do, and complete later. A mistake that needs that
+/// would else show with one seed in many.
+const BY_DEFAULT: &str = "late,chance=500000";
+
 /// Has the drivers of a script do what the command line says.
 pub fn ask(args: &Run, script: &mut Script) -> Result<(), String> {
+    let is_seeded = args.threads.is_none() && !script.kernel.threads;
+    if args.fault.is_empty() && !args.no_advise && is_seeded {
+        let plan = fault_plan::plan(0, &[fault_rule::parse(BY_DEFAULT)?])?;
+        for (stem, link) in PROVIDERS {
+            let (link, input) = (link.to_owned(), plan.to_bytes().to_vec());
+            // A run without these drivers has nobody to tell.
+            script.tell(stem, &Told { link, code: SET_FAULT_PLAN, input, seed_at: Some(Plan::SEED_AT) });
+        }
+    }
     let mut wanted: Vec<(u32, Vec<u8>, Option<usize>)> = Vec::new();
     if !args.fault.is_empty() {
         let plan = fault_plan::plan(0, &args.fault)?;

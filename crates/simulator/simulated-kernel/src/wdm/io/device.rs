@@ -31,6 +31,9 @@ pub const TAG: u32 = u32::from_ne_bytes(*b"Devi");
 /// `IO_TYPE_DEVICE`.
 const TYPE: CSHORT = 3;
 
+/// How far behind the beginning of a device of NDIS its driver's extension lies.
+pub const NDIS_EXTENSION: usize = size_of::<DEVICE_OBJECT>().next_multiple_of(16);
+
 /// The routines of a driver or of a device, by the kind of request.
 pub type Functions = [PDRIVER_DISPATCH; IRP_MJ_MAXIMUM_FUNCTION as usize + 1];
 
@@ -73,6 +76,18 @@ impl Device {
         // SAFETY: the device object lives as long as it is in the table that this one came from.
         let size = unsafe { (*self.pointer()).StackSize };
         u8::try_from(size).unwrap_or(1)
+    }
+
+    /// How reads and writes pass their buffer, in the numbers of a control code's method: copied, by an MDL, or as an address.
+    pub fn method(&self) -> ULONG {
+        /// `DO_BUFFERED_IO` and `DO_DIRECT_IO`.
+        const BUFFERED: ULONG = 4;
+        const DIRECT: ULONG = 16;
+        match self.flags() {
+            flags if flags & BUFFERED != 0 => 0,
+            flags if flags & DIRECT != 0 => 1,
+            _ => 3,
+        }
     }
 
     pub fn flags(&self) -> ULONG {
@@ -200,7 +215,8 @@ impl State {
         block::free(device.address);
     }
 
-    /// Makes a device of NDIS with a name for programs, whose requests go to routines of its own. Returns its address.
+    /// Makes a device of NDIS with a name for programs, whose requests go to routines of its own, with so many zeroed bytes for its driver
+    /// behind it. Returns its address.
     ///
     /// # Errors
     ///
@@ -210,6 +226,7 @@ impl State {
         owner: DriverId,
         (name, link): (String, String),
         functions: Functions,
+        extension: usize,
     ) -> Result<usize, NTSTATUS> {
         let devices = self.locked::<Devices>();
         let link = link_name(&link);
@@ -219,7 +236,8 @@ impl State {
         if is_taken {
             return Err(STATUS_OBJECT_NAME_COLLISION);
         }
-        let address = if self.strikes() { None } else { pool::allocate(NOBODY, size_of::<DEVICE_OBJECT>(), TAG, true) };
+        let size = NDIS_EXTENSION.checked_add(extension).filter(|_| !self.strikes());
+        let address = size.and_then(|size| pool::allocate(NOBODY, size, TAG, true));
         let address = address.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         let device = Device::new(owner, address, name.clone(), Some(functions));
         let object = DEVICE_OBJECT { Type: TYPE, StackSize: 1, ..DEVICE_OBJECT::default() };

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use wdk_bindings::{
-    FILE_OBJECT, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, NTSTATUS,
-    STATUS_OBJECT_NAME_NOT_FOUND, UNICODE_STRING, USHORT,
+    FILE_OBJECT, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE,
+    NTSTATUS, STATUS_OBJECT_NAME_NOT_FOUND, UNICODE_STRING, USHORT,
 };
 
 use super::{device::Device, irp::Question, request::Request};
@@ -107,6 +107,16 @@ impl IoFile {
     /// Sends a control code. The driver gets it before this returns.
     pub fn begin(&self, code: u32, input: &[u8], output: usize) -> IoPending {
         self.ask(IRP_MJ_DEVICE_CONTROL, code, input, output)
+    }
+
+    /// Reads so many bytes at offset zero. The driver gets the request before this returns.
+    pub fn begin_read(&self, length: usize) -> IoPending {
+        self.ask(IRP_MJ_READ, 0, &[], length)
+    }
+
+    /// Writes bytes at offset zero. The driver gets the request before this returns.
+    pub fn begin_write(&self, bytes: &[u8]) -> IoPending {
+        self.ask(IRP_MJ_WRITE, 0, bytes, 0)
     }
 
     fn forget(&self) {

@@ -13,8 +13,9 @@ use std::{
 
 use wdk_bindings::{
     CCHAR, FILE_OBJECT, IO_STACK_LOCATION, IRP_MJ_DEVICE_CONTROL, IRP_MJ_INTERNAL_DEVICE_CONTROL, IRP_MJ_PNP,
-    METHOD_BUFFERED, NTSTATUS, PDEVICE_OBJECT, PDRIVER_CANCEL, PIRP, SL_INVOKE_ON_CANCEL, SL_INVOKE_ON_ERROR,
-    SL_INVOKE_ON_SUCCESS, STATUS_INVALID_DEVICE_REQUEST, STATUS_MORE_PROCESSING_REQUIRED, STATUS_PENDING, UCHAR, ULONG,
+    IRP_MJ_READ, IRP_MJ_WRITE, METHOD_BUFFERED, NTSTATUS, PDEVICE_OBJECT, PDRIVER_CANCEL, PIRP, SL_INVOKE_ON_CANCEL,
+    SL_INVOKE_ON_ERROR, SL_INVOKE_ON_SUCCESS, STATUS_INVALID_DEVICE_REQUEST, STATUS_MORE_PROCESSING_REQUIRED,
+    STATUS_PENDING, UCHAR, ULONG,
 };
 
 use super::{
@@ -52,16 +53,21 @@ pub struct Question<'input> {
 impl State {
     /// Sends a program's request to a device, whose driver gets it before this returns.
     pub fn call_device(self: &Arc<Self>, device: &Arc<Device>, question: &Question<'_>) -> Arc<Request> {
-        let method = question.code & METHOD;
+        let is_control = question.major == IRP_MJ_DEVICE_CONTROL;
+        let device = self.top_of(device);
+        let method = if is_control { question.code & METHOD } else { device.method() };
         let (length, room) = (question.input.len(), question.output);
         let input = block::allocate(if method == METHOD_BUFFERED { length.max(room) } else { length }, false);
         let output = if method == METHOD_BUFFERED { input } else { block::allocate(room, false) };
         let start: *mut u8 = std::ptr::with_exposed_provenance_mut(input);
         // SAFETY: a new block with room for the input.
         unsafe { start.copy_from_nonoverlapping(question.input.as_ptr(), length) };
-        let device = self.top_of(device);
         let request = self.make_irp(device.locations(), question.code, Maker::Program { input, output, room });
-        let is_control = question.major == IRP_MJ_DEVICE_CONTROL;
+        let is_transfer = [IRP_MJ_READ, IRP_MJ_WRITE].contains(&question.major);
+        if is_transfer {
+            let buffer = if room > 0 { (output, room) } else { (input, length) };
+            self.give_buffer(&request, method, buffer);
+        }
         if is_control {
             self.give_buffers(&request, method, (input, length), (output, room));
         }
@@ -76,8 +82,27 @@ impl State {
             control.InputBufferLength = ULONG::try_from(length).unwrap_or(0);
             control.OutputBufferLength = ULONG::try_from(room).unwrap_or(0);
         }
+        if is_transfer {
+            // The arm of these kinds of requests: both have the same fields, and zeros are the offset and the key.
+            location.Parameters.Read.Length = ULONG::try_from(length.max(room)).unwrap_or(0);
+        }
         self.pass(&request, &device);
         request
+    }
+
+    /// Puts the buffer of a read or write where the device's flags want it. One without bytes is not there.
+    fn give_buffer(&self, request: &Request, method: ULONG, (place, length): (usize, usize)) {
+        if length == 0 {
+            return;
+        }
+        let pointer = std::ptr::with_exposed_provenance_mut::<c_void>(place);
+        // SAFETY: the request's own block, which nobody else has yet.
+        let irp = unsafe { &mut *request.pointer() };
+        match method {
+            METHOD_BUFFERED => irp.AssociatedIrp.SystemBuffer = pointer,
+            NEITHER => irp.UserBuffer = pointer,
+            _ => irp.MdlAddress = mdl::allocate_locked(self, place, ULONG::try_from(length).unwrap_or(0)),
+        }
     }
 
     /// Puts the buffers where the method of a control code has them. One without bytes is not there.
@@ -389,8 +414,14 @@ pub extern "C" fn IofCompleteRequest(irp: PIRP, _boost: CCHAR) {
             _ => None,
         };
         // SAFETY: the location of a request that is not complete.
-        let is_control = u32::from(unsafe { (*current(irp)).MajorFunction }) == IRP_MJ_DEVICE_CONTROL;
-        if let Some(room) = room.filter(|&room| is_control && information > room) {
+        let location = unsafe { current(irp).read() };
+        let room = match u32::from(location.MajorFunction) {
+            IRP_MJ_DEVICE_CONTROL => room,
+            // SAFETY: the arm of these kinds of requests.
+            IRP_MJ_READ | IRP_MJ_WRITE => Some(unsafe { location.Parameters.Read.Length } as usize),
+            _ => None,
+        };
+        if let Some(room) = room.filter(|&room| information > room) {
             let words = format_args!("an IRP is completed with {information} bytes of {room}");
             bug_check(Rule::RequestInformation, words);
         }

@@ -1,0 +1,264 @@
+//! Processes and threads as objects: who runs, by number and by pointer, and the references that drivers take.
+//!
+//! A process is known by an address that its number tells; nothing lies there, for the structure is opaque. What a driver refers to it
+//! gives back before it is unloaded.
+
+use std::{
+    collections::BTreeSet,
+    ptr,
+    sync::{Arc, Mutex},
+};
+
+use litemap::LiteMap;
+use wdk_bindings::{
+    ACCESS_MASK, BOOLEAN, HANDLE, KPROCESSOR_MODE, NTSTATUS, PIRP, POBJECT_TYPE, PVOID, STATUS_INVALID_PARAMETER,
+    STATUS_PENDING, STATUS_SUCCESS,
+};
+
+use super::thread::{self, Thread};
+use crate::{
+    context::{self, DriverId, SYSTEM_PROCESS},
+    report::bug_check,
+    routine::routine,
+    rule::Rule,
+    state::{Part, State},
+};
+
+/// Where processes are: that with number zero, which is none, would be first.
+const FIRST: usize = 0xFA10_0000_0000;
+/// From one to the next.
+const STEP: usize = 0x1000;
+
+/// `PsInitialSystemProcess`: the system's own process.
+#[cfg(windows)]
+pub static SYSTEM: std::sync::atomic::AtomicUsize =
+    std::sync::atomic::AtomicUsize::new(FIRST + STEP * SYSTEM_PROCESS as usize);
+
+/// The processes that run, besides the system's own.
+#[derive(Default)]
+pub struct Running(BTreeSet<u32>);
+
+impl Part for Mutex<Running> {}
+
+/// What a reference is to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    Process,
+    Thread,
+    Wmi,
+}
+
+impl To {
+    const fn in_words(self) -> &'static str {
+        match self {
+            Self::Process => "a process",
+            Self::Thread => "a thread that it has looked up",
+            Self::Wmi => "a data block of WMI",
+        }
+    }
+}
+
+/// References that drivers have, by object and driver.
+#[derive(Default)]
+pub struct References(LiteMap<(usize, DriverId), (To, i64)>);
+
+impl Part for Mutex<References> {}
+
+impl State {
+    /// A process begins, or has ended.
+    pub fn process_runs(&self, number: u32, runs: bool) {
+        let mut running = self.locked::<Running>();
+        if runs {
+            running.0.insert(number);
+        } else {
+            running.0.remove(&number);
+        }
+    }
+
+    fn is_running(&self, number: u32) -> bool {
+        number == SYSTEM_PROCESS || self.locked::<Running>().0.contains(&number)
+    }
+
+    /// The calling driver has a reference more, or one less. How many it has then; `None` if it had none to give back.
+    pub fn refer(&self, object: usize, to: To, by: i64) -> Option<i64> {
+        let mut references = self.locked::<References>();
+        let key = (object, context::caller());
+        let after = references.0.get(&key).map_or(0, |&(_, count)| count) + by;
+        if after < 0 {
+            return None;
+        }
+        if after == 0 {
+            references.0.remove(&key);
+        } else {
+            references.0.insert(key, (to, after));
+        }
+        Some(after)
+    }
+
+    /// Counts references to a process. How many there are then; `None` if the object is none.
+    pub fn count_process(&self, object: usize, by: i64) -> Option<i64> {
+        number_of(object)?;
+        let after = self.refer(object, To::Process, by);
+        Some(after.unwrap_or_else(|| {
+            bug_check(
+                Rule::ReferenceUnderflow,
+                format_args!("a process is dereferenced that the driver does not refer to"),
+            )
+        }))
+    }
+
+    /// A driver is unloaded: it must not refer to anything any more.
+    pub fn check_references(&self, owner: DriverId, name: &str) {
+        let left = self.locked::<References>().0.iter().find(|((_, of), _)| *of == owner).map(|(_, &(to, _))| to);
+        if let Some(to) = left {
+            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a reference to {}", to.in_words()));
+        }
+    }
+}
+
+/// The number of the process that lies at an address. `None` if none does.
+fn number_of(object: usize) -> Option<u32> {
+    let behind = object.checked_sub(FIRST)?;
+    let number = u32::try_from(behind / STEP).ok()?;
+    (behind.is_multiple_of(STEP) && number != 0).then_some(number)
+}
+
+const fn object_of(number: u32) -> usize {
+    FIRST + STEP * number as usize
+}
+
+/// The number of the process that a driver points to.
+fn number(object: PVOID, routine: &str) -> u32 {
+    number_of(object.addr()).unwrap_or_else(|| {
+        bug_check(Rule::BadHandle, format_args!("{object:p} is no process, and is given to {routine}"))
+    })
+}
+
+/// The thread that a driver points to.
+fn thread(state: &State, object: PVOID, routine: &str) -> Arc<Thread> {
+    state.thread_at(object.addr()).unwrap_or_else(|| {
+        bug_check(Rule::BadHandle, format_args!("{object:p} is no thread, and is given to {routine}"))
+    })
+}
+
+fn handle(number: u64) -> HANDLE {
+    ptr::without_provenance_mut(usize::try_from(number).unwrap_or(0))
+}
+
+fn current_process() -> PVOID {
+    ptr::without_provenance_mut(object_of(context::process()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoGetCurrentProcess() -> PVOID {
+    routine!("IoGetCurrentProcess", HIGH_LEVEL, |_| current_process())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsGetCurrentProcess() -> PVOID {
+    routine!("PsGetCurrentProcess", HIGH_LEVEL, |_| current_process())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsGetCurrentThread() -> PVOID {
+    routine!("PsGetCurrentThread", HIGH_LEVEL, |state| ptr::without_provenance_mut(thread::current_object(state)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeGetCurrentThread() -> PVOID {
+    routine!("KeGetCurrentThread", HIGH_LEVEL, |state| ptr::without_provenance_mut(thread::current_object(state)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsGetProcessId(process: PVOID) -> HANDLE {
+    routine!("PsGetProcessId", HIGH_LEVEL, |_| handle(number(process, "PsGetProcessId").into()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsGetProcessExitStatus(process: PVOID) -> NTSTATUS {
+    routine!("PsGetProcessExitStatus", PASSIVE_LEVEL, |state| {
+        if state.is_running(number(process, "PsGetProcessExitStatus")) { STATUS_PENDING } else { STATUS_SUCCESS }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsGetThreadId(object: PVOID) -> HANDLE {
+    routine!("PsGetThreadId", HIGH_LEVEL, |state| handle(thread(state, object, "PsGetThreadId").id()))
+}
+
+/// Threads of drivers are the system's. That of the test, which is every program's, has the process that it is in just now.
+#[unsafe(no_mangle)]
+extern "C" fn PsGetThreadProcessId(object: PVOID) -> HANDLE {
+    routine!("PsGetThreadProcessId", HIGH_LEVEL, |state| {
+        let process = if thread(state, object, "PsGetThreadProcessId").is_program() {
+            context::process()
+        } else {
+            SYSTEM_PROCESS
+        };
+        handle(process.into())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsGetThreadExitStatus(object: PVOID) -> NTSTATUS {
+    routine!("PsGetThreadExitStatus", HIGH_LEVEL, |state| thread(state, object, "PsGetThreadExitStatus").exit_status())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsIsSystemThread(object: PVOID) -> BOOLEAN {
+    routine!("PsIsSystemThread", HIGH_LEVEL, |state| BOOLEAN::from(
+        !thread(state, object, "PsIsSystemThread").is_program()
+    ))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsLookupProcessByProcessId(id: HANDLE, place: *mut PVOID) -> NTSTATUS {
+    routine!("PsLookupProcessByProcessId", APC_LEVEL, |state| {
+        let Some(number) = u32::try_from(id.addr()).ok().filter(|&number| state.is_running(number)) else {
+            return STATUS_INVALID_PARAMETER;
+        };
+        let object = object_of(number);
+        state.refer(object, To::Process, 1);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(ptr::without_provenance_mut(object)) };
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn PsLookupThreadByThreadId(id: HANDLE, place: *mut PVOID) -> NTSTATUS {
+    routine!("PsLookupThreadByThreadId", APC_LEVEL, |state| {
+        let Some(object) = state.refer_to_thread(id.addr() as u64) else { return STATUS_INVALID_PARAMETER };
+        state.refer(object, To::Thread, 1);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(ptr::without_provenance_mut(object)) };
+        STATUS_SUCCESS
+    })
+}
+
+/// All programs have 64 bits.
+#[unsafe(no_mangle)]
+extern "C" fn IoIs32bitProcess(_irp: PIRP) -> BOOLEAN {
+    routine!("IoIs32bitProcess", DISPATCH_LEVEL, |_| 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ObReferenceObjectByPointer(
+    object: PVOID,
+    _access: ACCESS_MASK,
+    _kind: POBJECT_TYPE,
+    _mode: KPROCESSOR_MODE,
+) -> NTSTATUS {
+    routine!("ObReferenceObjectByPointer", DISPATCH_LEVEL, |state| {
+        super::object::count(state, object, 1);
+        STATUS_SUCCESS
+    })
+}
+
+/// On Windows the last reference deletes the object later, in a thread of the system; what goes here goes at once.
+#[unsafe(no_mangle)]
+extern "C" fn ObDereferenceObjectDeferDelete(object: PVOID) {
+    routine!("ObDereferenceObjectDeferDelete", DISPATCH_LEVEL, |state| {
+        super::object::count(state, object, -1);
+    });
+}
