@@ -5,7 +5,10 @@ use core::{
     marker::PhantomData,
     pin::Pin,
     ptr,
-    sync::atomic::{AtomicBool, Ordering::AcqRel},
+    sync::atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    },
 };
 
 use engine::os::{Dpc, Routine};
@@ -92,6 +95,9 @@ impl<R: Routine> Dpc<R> for KernelDpc<R> {
         if self.call.is_queued.swap(true, AcqRel) {
             return false;
         }
+        if DRAINS.load(Relaxed) {
+            QUEUED.fetch_add(1, AcqRel);
+        }
         let counted = Arc::into_raw(target.clone());
         // SAFETY: the DPC is initialised (invariant), and `run::<R>` gets a counted reference.
         let queued = unsafe { KeInsertQueueDpc(self.call.as_ref().dpc(), counted.cast_mut().cast(), ptr::null_mut()) };
@@ -140,8 +146,32 @@ unsafe fn work<R: Routine>(target: PVOID) {
     R::run(&target);
 }
 
+/// Somebody waits in [`drain`].
+static DRAINS: AtomicBool = AtomicBool::new(false);
+
+/// DPCs that were queued meanwhile.
+static QUEUED: AtomicU32 = AtomicU32::new(0);
+
 /// Waits until no DPC that was queued before is still running. `PASSIVE_LEVEL`.
-pub fn flush() {
+fn flush() {
     // SAFETY: the caller is at `PASSIVE_LEVEL`.
     unsafe { KeFlushQueuedDpcs() };
+}
+
+/// Waits until no DPC is queued or running. `PASSIVE_LEVEL`; nobody but DPCs that run now queues any more, and what they queue comes to an end.
+///
+/// The kernel waits for those that were queued before. One of them may queue another one, on a processor that is not waited for any more:
+/// what the engine still has to say to peers, for example, is queued for the socket.
+pub fn drain() {
+    DRAINS.store(true, SeqCst);
+    // Behind this, no DPC runs that has not seen it.
+    flush();
+    loop {
+        let before = QUEUED.load(Acquire);
+        flush();
+        if QUEUED.load(Acquire) == before {
+            break;
+        }
+    }
+    DRAINS.store(false, Release);
 }

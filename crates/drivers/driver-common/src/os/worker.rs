@@ -258,7 +258,7 @@ pub fn stop() {
         workers.close();
     }
     // What the workers still had to run may have queued calls.
-    dpc::flush();
+    dpc::drain();
     let workers = WORKERS.swap(ptr::null_mut(), AcqRel);
     if !workers.is_null() {
         // SAFETY: `start` made it of a box, and the last DPC has run.
