@@ -199,10 +199,9 @@ fn buffer(request: WDFREQUEST, of_input: bool) -> Result<*mut u8, NTSTATUS> {
 }
 
 fn parameters(request: WDFREQUEST) -> WDF_REQUEST_PARAMETERS {
-    let mut parameters = WDF_REQUEST_PARAMETERS {
-        Size: u16::try_from(size_of::<WDF_REQUEST_PARAMETERS>()).expect("a small structure"),
-        ..WDF_REQUEST_PARAMETERS::default()
-    };
+    // SAFETY: zeros are a value of every field: numbers and pointers.
+    let mut parameters = unsafe { std::mem::zeroed::<WDF_REQUEST_PARAMETERS>() };
+    parameters.Size = u16::try_from(size_of::<WDF_REQUEST_PARAMETERS>()).expect("a small structure");
     // SAFETY: the driver has the request, and the structure lives until the call returns.
     unsafe { call_unsafe_wdf_function_binding!(WdfRequestGetParameters, request, &raw mut parameters) };
     parameters
@@ -306,7 +305,8 @@ fn transfers(kind: fn(PWDFDEVICE_INIT), queue: fn(&mut WDF_IO_QUEUE_CONFIG), wor
 }
 
 fn both(config: &mut WDF_IO_QUEUE_CONFIG) {
-    (config.EvtIoRead, config.EvtIoWrite) = (Some(read), Some(write));
+    config.EvtIoRead = Some(read);
+    config.EvtIoWrite = Some(write);
 }
 
 wrong! {
@@ -383,7 +383,8 @@ fn a_read_of_nothing_is_the_drivers_only_if_it_wants_it() {
         config.EvtIoRead = Some(count_empty);
     }
     fn wanting(config: &mut WDF_IO_QUEUE_CONFIG) {
-        (config.EvtIoRead, config.AllowZeroLengthRequests) = (Some(count_empty), 1);
+        config.EvtIoRead = Some(count_empty);
+        config.AllowZeroLengthRequests = 1;
     }
     let heard = |queue| {
         EMPTY.store(0, std::sync::atomic::Ordering::SeqCst);
