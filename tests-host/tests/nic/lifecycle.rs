@@ -116,7 +116,7 @@ fn without_power_no_frames_go() {
     });
 }
 
-/// *NetworkDirectRoCEFrameSize: what is in force may be less than what was asked for, and then an event says so.
+/// `*NetworkDirectRoCEFrameSize`: what is in force may be less than what was asked for, and then an event says so.
 #[test]
 fn a_path_mtu_that_is_not_the_one_of_the_keyword_is_logged() {
     const WANTED: (&str, &str) = ("*NetworkDirectRoCEFrameSize", "4096");

@@ -36,8 +36,11 @@ fn a_program_is_told_the_keywords_and_the_counters_of_each_wire() {
     });
 }
 
-/// The fields of the event `WireTroubles`, and the counters that they tell of.
-const TROUBLES: [(&str, fn(&Wire) -> u64); 6] = [
+/// A field of an event, and the counter that it tells of.
+type Counted = (&'static str, fn(&Wire) -> u64);
+
+/// Those of the event `WireTroubles`.
+const TROUBLES: [Counted; 6] = [
     ("NaksSent", |wire| wire.naks_sent),
     ("NaksReceived", |wire| wire.naks_received),
     ("RnrNaksReceived", |wire| wire.rnr_naks_received),
@@ -167,8 +170,8 @@ fn frames_from_nobody_make_no_events_without_bound() {
         packets.push(spoilt);
         kernel.sleep(3_000_000);
         let (before, counted) = (kernel.events(), program.wires().expect("an answer"));
-        for number in 0..SECONDS * IN_A_SECOND {
-            kernel.network().inject(peer, own, &packets[number as usize % packets.len()]);
+        for packet in packets.iter().cycle().zip(0..SECONDS * IN_A_SECOND).map(|(packet, _)| packet) {
+            kernel.network().inject(peer, own, packet);
             kernel.sleep(1_000_000 / IN_A_SECOND);
         }
         kernel.sleep(3_000_000);

@@ -90,8 +90,9 @@ impl Budget {
     }
 }
 
-/// Traffic of an adapter, as `NDIS_NDK_PERFORMANCE_COUNTERS` counts it (`NDIS-NDK 3`): within this machine, where a message counts as one
-/// frame. What goes over a wire is in the counters of that ([`Counters`](crate::wire::Counters)), which has frames.
+/// Traffic of an adapter within this machine, as `NDIS_NDK_PERFORMANCE_COUNTERS` counts it (`NDIS-NDK 3`).
+///
+/// A message counts as one frame. What goes over a wire is in the counters of that ([`Counters`](crate::wire::Counters)), which has frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes that came in.

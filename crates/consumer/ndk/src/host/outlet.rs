@@ -53,7 +53,7 @@ mod tests {
             sender.send(some.iter().map(|frame| frame.to_vec()).collect::<Vec<_>>()).expect("the test is there");
         });
         let sent: Vec<[u8; 2]> = (0..frames).map(|number| u16::try_from(number).expect("few").to_be_bytes()).collect();
-        cable.send_all(&mut sent.iter().map(|frame| frame.as_slice()));
+        cable.send_all(&mut sent.iter().map(<[u8; 2]>::as_slice));
         drop(cable);
         let calls: Vec<_> = calls.iter().collect();
         assert_eq!(calls.concat(), sent);

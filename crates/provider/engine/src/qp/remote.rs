@@ -369,15 +369,16 @@ impl<O: Os> SendQueue<O> {
                     Some(ended) => status = ended,
                     None => return true,
                 }
-            } else if status.is_success() {
-                if matches!(request.work, Work::Read { .. }) && request.flags.contains(Flags::LOCAL_INVALIDATE) {
-                    match self.last_step(qp, &request) {
-                        Ok(true) => {}
-                        Ok(false) => return true,
-                        Err(failed) => {
-                            Qp::fail(qp);
-                            status = failed;
-                        }
+            } else if status.is_success()
+                && matches!(request.work, Work::Read { .. })
+                && request.flags.contains(Flags::LOCAL_INVALIDATE)
+            {
+                match self.last_step(qp, &request) {
+                    Ok(true) => {}
+                    Ok(false) => return true,
+                    Err(failed) => {
+                        Qp::fail(qp);
+                        status = failed;
                     }
                 }
             }

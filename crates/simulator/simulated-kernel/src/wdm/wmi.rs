@@ -91,6 +91,7 @@ extern "C" fn IoWMIDeviceObjectToProviderId(device: PDEVICE_OBJECT) -> ULONG {
             bug_check(Rule::BadArgument, format_args!("a provider of WMI without a device"));
         }
         // The low half of an address is as good as any number.
-        (device.addr() as u64 & u64::from(ULONG::MAX)) as ULONG
+        let [low @ .., _, _, _, _] = (device.addr() as u64).to_le_bytes();
+        ULONG::from_le_bytes(low)
     })
 }
