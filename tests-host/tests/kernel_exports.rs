@@ -24,10 +24,35 @@ fn defined() -> BTreeSet<String> {
                 continue;
             }
             let mut words = words(definition).skip_while(|&word| word != "fn").skip(1);
+            // The names that a macro is given are where it is used.
+            if definition.contains("fn $") {
+                continue;
+            }
             // What is called by drivers that are linked with the kernel, and by no image.
             let Some(name) = words.next().filter(|name| !name.starts_with("Simulated")) else { continue };
             assert!(names.insert(name.to_owned()), "{name} is defined twice, also in {}", source.path);
         }
+        for name in given_to_macros(&code) {
+            assert!(names.insert(name.to_owned()), "{name} is defined twice, also in {}", source.path);
+        }
+    }
+    names
+}
+
+/// The names of routines that a file gives to its macros that define them.
+fn given_to_macros(code: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for definition in code.split("\nmacro_rules! ").skip(1) {
+        let body = definition.split("\n}").next().unwrap_or_default();
+        if !body.contains("#[unsafe(no_mangle)]") {
+            continue;
+        }
+        let name = words(body).next().expect("a macro has a name");
+        let uses: Vec<_> = code.split(&format!("\n{name}!(")).skip(1).collect();
+        assert!(!uses.is_empty(), "{name} is not used");
+        let given = uses.into_iter().flat_map(|used| words(used.split(')').next().unwrap_or_default()));
+        // Constants are all in capitals.
+        names.extend(given.filter(|word| word.contains(char::is_lowercase)));
     }
     names
 }
