@@ -126,6 +126,14 @@ fn a_work_item_is_told_which_it_is() {
 }
 
 #[test]
+fn a_number_is_only_a_number_where_there_is_no_output() {
+    let count = |_, irp| complete(irp, 0, 8);
+    run(Parts { control: count, ..Parts::default() }, |_, _, file| {
+        assert!(file.control(CODE, &[1; 8], 0).is_success());
+    });
+}
+
+#[test]
 fn what_can_fail_fails_once() {
     let kernel = Kernel::seeded(1).preemption(0).start();
     driver::prepare(Parts::default());

@@ -416,7 +416,8 @@ pub extern "C" fn IofCompleteRequest(irp: PIRP, _boost: CCHAR) {
         // SAFETY: the location of a request that is not complete.
         let location = unsafe { current(irp).read() };
         let room = match u32::from(location.MajorFunction) {
-            IRP_MJ_DEVICE_CONTROL => room,
+            // Of a request without output nothing is copied, and the number is its maker's to read.
+            IRP_MJ_DEVICE_CONTROL => room.filter(|&room| room != 0),
             // SAFETY: the arm of these kinds of requests.
             IRP_MJ_READ | IRP_MJ_WRITE => Some(unsafe { location.Parameters.Read.Length } as usize),
             _ => None,
