@@ -22,6 +22,8 @@ fn a_program_is_told_the_keywords_and_the_counters_of_each_wire() {
         let device = kernel.open_device(NIC_LINK_NAME).expect("the driver has a control device");
         let program = ProviderDriver::new(ToNic(device));
         connected(driver, nics, |near, far| exchange(near, far, 1, 20_000).expect("it arrives"));
+        // Nothing is under way any more.
+        kernel.sleep(1_000_000);
         let mut wires = program.wires().expect("an answer");
         wires.sort_by_key(|wire| wire.adapter);
         assert_eq!(wires.len(), 2);
