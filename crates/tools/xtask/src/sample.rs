@@ -71,6 +71,8 @@ impl Sample {
             )?;
         }
         runs.mistakes(&mistakes(&sh.read_file(format!("{SAMPLE}/README.md"))?)?)?;
+        println!("two machines in one run");
+        runs.two_machines()?;
         println!("the wire, with a peer outside");
         runs.wire(context)
     }
@@ -146,6 +148,14 @@ impl Runs {
         let mut command = self.command(&["run", NIC, &consumer("clang", "consumer"), "--seeds", "1", "--script"]);
         command.arg(path);
         Ok(command)
+    }
+
+    /// The sample on two machines, with loss between them, by seed.
+    fn two_machines(&self) -> Result<()> {
+        let (consumer, script) = (consumer("clang", "consumer"), format!("{SAMPLE}/two.toml"));
+        let status = self.command(&["run", NIC, &consumer, "--seeds", "1..3", "--script", &script]).status()?;
+        ensure!(status.success(), "two.toml finds something");
+        Ok(())
     }
 
     /// The sample pings `ndkctl wire serve`, then `ndkctl wire ping` the sample.
