@@ -1,8 +1,9 @@
 //! What a wire is made from.
 
+use alloc::boxed::Box;
 use core::net::IpAddr;
 
-use fallible::AllocError;
+use fallible::{AllocError, try_box};
 pub use roce::Network;
 use roce::{
     Stack,
@@ -73,8 +74,10 @@ impl WireConfig {
         if self.guid == 0 { made } else { self.guid }
     }
 
-    pub(super) fn stack(&self, networks: &[Network]) -> Result<Stack, AllocError> {
-        Stack::new(&roce::Config {
+    // Not inlined, for the same reason as `Wire::try_new`.
+    #[inline(never)]
+    pub(super) fn stack(&self, networks: &[Network]) -> Result<Box<Stack>, AllocError> {
+        let stack = Stack::new(&roce::Config {
             mac: self.mac,
             tag: self.tag,
             networks,
@@ -90,7 +93,8 @@ impl WireConfig {
             neighbours: self.neighbours.into(),
             times: self.times,
             seed: self.seed,
-        })
+        })?;
+        try_box(stack)
     }
 
     pub(super) fn sizes(&self, limits: ReadLimits) -> Sizes {

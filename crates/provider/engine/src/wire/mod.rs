@@ -79,7 +79,8 @@ const RECEIVED: usize = 16;
 
 /// What lies under the stack's lock.
 struct State<O: Os> {
-    stack: Stack,
+    /// In a place of its own: a wire is moved when it is made, and a kernel's stack is small.
+    stack: Box<Stack>,
     table: Table<O>,
     parties: parties::Parties,
     /// The buffers for frames, unless a run has them.
