@@ -1,7 +1,7 @@
 //! The seeded scheduler of threads: one runs at a time, and a random number decides which is next.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::VecDeque,
     sync::{Mutex, MutexGuard},
     thread::{self, Thread},
     time::{Duration, Instant},
@@ -14,7 +14,13 @@ use rand_xoshiro::{
     rand_core::{Rng, SeedableRng},
 };
 
-use crate::{dispatcher::Dispatcher, report::bug_check, rule::Rule, running, sync::lock};
+use crate::{
+    dispatcher::{Dispatcher, Listed},
+    report::bug_check,
+    rule::Rule,
+    running,
+    sync::lock,
+};
 
 /// Whose turn it is.
 pub struct Baton {
@@ -31,17 +37,69 @@ struct Turns {
     asleep: LiteMap<u64, Thread>,
     random: SplitMix64,
     trace: u64,
-    /// Those that wait and have looked in vain since something was done last: they need no turn.
-    looked: BTreeSet<u64>,
-    /// The earliest time that a waiting thread waits for, since something was done last.
-    earliest: Option<u64>,
+    /// Those that have looked in vain at what they wait for. They need no turn before it is signalled.
+    looked: LiteMap<u64, Looked>,
+    /// How many signals there had been when these were last gone through.
+    signals: u64,
+    /// Who has looked in vain once more since anything was done.
+    again: Again,
+}
+
+/// Who waits, and has looked in vain.
+struct Looked {
+    /// The number of the wait.
+    wait: u64,
+    /// The time at which it ends.
+    end: Option<u64>,
+    /// Not everything that may end it is signalled.
+    polls: bool,
+}
+
+/// Who has looked once more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Again {
+    Nobody,
+    /// Those who wait for what is not always signalled.
+    Polling,
+    Everybody,
+}
+
+impl Turns {
+    /// Something was done that nobody signals.
+    fn poll_again(&mut self) {
+        self.looked.retain(|_, looked| !looked.polls);
+    }
+
+    /// Those for whom something was signalled look again.
+    fn note_signals(&mut self, dispatcher: &Dispatcher) {
+        let signals = dispatcher.signals();
+        if signals == self.signals {
+            return;
+        }
+        self.signals = signals;
+        let before = self.looked.len();
+        self.looked.retain(|_, looked| !dispatcher.may_have_ended(looked.wait));
+        if self.looked.len() != before {
+            self.again = Again::Nobody;
+        }
+    }
+
+    /// It is that late: for some the time has come.
+    fn note_time(&mut self, now: u64) {
+        self.looked.retain(|_, looked| looked.end.is_none_or(|end| now < end));
+    }
+
+    /// The earliest time that somebody waits for.
+    fn earliest(&self) -> Option<u64> {
+        self.looked.iter().filter_map(|(_, looked)| looked.end).min()
+    }
 }
 
 /// Returns true if DPCs or timers ran meanwhile.
 fn ran(machine: &MachineRef, work: impl FnOnce()) -> bool {
-    let before = machine.statistics().steps;
+    let before = machine.steps();
     work();
-    machine.statistics().steps != before
+    machine.steps() != before
 }
 
 /// Lets time pass until something happens, at most until then. Not all at once: a timer that is due earlier may wake somebody.
@@ -62,8 +120,9 @@ impl Baton {
             asleep: LiteMap::new(),
             random: SplitMix64::seed_from_u64(!seed),
             trace: 0,
-            looked: BTreeSet::new(),
-            earliest: None,
+            looked: LiteMap::new(),
+            signals: 0,
+            again: Again::Nobody,
         };
         Self { turns: Mutex::new(turns), preemption }
     }
@@ -86,7 +145,6 @@ impl Baton {
     /// A new thread waits for its first turn.
     pub fn start(&self) {
         self.take();
-        self.progress();
     }
 
     /// Waits for the current thread's turn.
@@ -124,7 +182,7 @@ impl Baton {
         let me = running::thread();
         let mut turns = lock(&self.turns);
         turns.threads.retain(|&thread| thread != me);
-        turns.looked.clear();
+        turns.poll_again();
         let count = turns.threads.len() as u64;
         let pick = turns.random.next_u64() % count;
         let next = turns.threads[usize::try_from(pick).unwrap_or(0)];
@@ -132,13 +190,14 @@ impl Baton {
     }
 
     /// Lets another thread go on, if there is one that may have something to do, and waits for the turn to come back.
-    fn pass(&self) {
+    fn pass(&self, dispatcher: &Dispatcher) {
         let me = running::thread();
         let mut turns = lock(&self.turns);
+        turns.note_signals(dispatcher);
         // Round and round, so that nobody is left out, and beginning anywhere.
         let skip = turns.random.next_u64().is_multiple_of(4);
         turns.threads.retain(|&thread| thread != me);
-        let mut others = turns.threads.iter().copied().filter(|thread| !turns.looked.contains(thread));
+        let mut others = turns.threads.iter().copied().filter(|thread| !turns.looked.contains_key(thread));
         let (first, second) = (others.next(), others.next());
         turns.threads.push_back(me);
         let Some(next) = second.filter(|_| skip).or(first) else { return };
@@ -147,11 +206,11 @@ impl Baton {
         self.take();
     }
 
-    /// Something was done: whoever waits may look again.
-    fn progress(&self) {
+    /// The current thread waits no longer.
+    fn go_on(&self) {
         let mut turns = lock(&self.turns);
-        turns.looked.clear();
-        turns.earliest = None;
+        turns.looked.remove(&running::thread());
+        turns.again = Again::Nobody;
     }
 
     /// Waits until `condition` holds or that time has come. Whether it holds.
@@ -160,71 +219,89 @@ impl Baton {
         machine: &MachineRef,
         dispatcher: &Dispatcher,
         end: Option<u64>,
-        what: &str,
+        (what, wait): (&str, &Listed<'_>),
         condition: &mut dyn FnMut() -> bool,
     ) -> bool {
         loop {
             let mut holds = false;
+            dispatcher.looks(wait);
             let acted = ran(machine, || holds = condition());
-            if holds {
-                self.progress();
-                return true;
-            }
-            let now = machine.now();
-            if end.is_some_and(|end| now >= end) {
-                self.progress();
-                return false;
+            if holds || end.is_some_and(|end| machine.now() >= end) {
+                self.go_on();
+                return holds;
             }
             // Who asks a driver lets it act, perhaps after it has answered: what has come of that is looked at once more.
             if acted {
-                self.yield_now();
+                self.yield_now(dispatcher);
                 continue;
             }
-            let (runs, everybody, earliest) = {
+            let (runs, everybody) = {
                 let mut turns = lock(&self.turns);
-                turns.looked.insert(running::thread());
-                if let Some(end) = end {
-                    turns.earliest = Some(turns.earliest.map_or(end, |earliest| earliest.min(end)));
-                }
-                let everybody = turns.threads.iter().all(|thread| turns.looked.contains(thread));
-                (turns.random.next_u64().is_multiple_of(2), everybody, turns.earliest)
+                turns.note_signals(dispatcher);
+                turns.looked.insert(running::thread(), Looked { wait: wait.number(), end, polls: wait.polls() });
+                let everybody = turns.threads.iter().all(|thread| turns.looked.contains_key(thread));
+                (turns.random.next_u64().is_multiple_of(2), everybody)
             };
             if (runs || everybody) && ran(machine, || machine.run_until_idle()) {
-                self.progress();
                 continue;
             }
-            // Nobody can do anything before time passes.
             if everybody {
-                match earliest {
-                    Some(earliest) => let_pass(machine, earliest),
-                    None if machine.step() || machine.wait_for_outside() => {}
-                    None => {
-                        let words = format_args!("{what}: nothing is left that could end the wait");
-                        dispatcher.stuck(Rule::Deadlock, words);
-                    }
-                }
-                self.progress();
+                self.all_wait(machine, dispatcher, what);
             }
-            self.pass();
+            self.pass(dispatcher);
         }
     }
 
-    /// Lets another thread go on, if there is one.
-    pub fn yield_now(&self) {
-        self.progress();
-        self.pass();
-        // What this thread does next may be what others wait for.
-        self.progress();
+    /// All threads have looked in vain. Those who wait for what nobody may signal look once more, and then time passes.
+    fn all_wait(&self, machine: &MachineRef, dispatcher: &Dispatcher, what: &str) {
+        let (again, earliest) = {
+            let mut turns = lock(&self.turns);
+            let before = turns.looked.len();
+            let again = turns.again;
+            if again == Again::Nobody {
+                turns.again = Again::Polling;
+                turns.poll_again();
+                if turns.looked.len() != before {
+                    return;
+                }
+            }
+            (again, turns.earliest())
+        };
+        match earliest {
+            Some(earliest) => let_pass(machine, earliest),
+            None if machine.step() || machine.wait_for_outside() => {}
+            None if again == Again::Everybody => {
+                let words = format_args!("{what}: nothing is left that could end the wait");
+                dispatcher.stuck(Rule::Deadlock, words);
+            }
+            None => {
+                let mut turns = lock(&self.turns);
+                turns.again = Again::Everybody;
+                turns.looked.clear();
+                return;
+            }
+        }
+        let mut turns = lock(&self.turns);
+        turns.again = Again::Nobody;
+        turns.note_time(machine.now());
+        turns.poll_again();
+    }
+
+    /// Lets another thread go on, if there is one. Whoever waits looks again, before and after it.
+    pub fn yield_now(&self, dispatcher: &Dispatcher) {
+        lock(&self.turns).poll_again();
+        self.pass(dispatcher);
+        lock(&self.turns).poll_again();
     }
 
     /// A point at which other threads may get in between.
-    pub fn preempt(&self) {
+    pub fn preempt(&self, dispatcher: &Dispatcher) {
         if current_irql() != Irql::PASSIVE_LEVEL || !no_locks_held() {
             return;
         }
         let yields = lock(&self.turns).random.next_u64() % 100 < u64::from(self.preemption);
         if yields {
-            self.yield_now();
+            self.pass(dispatcher);
         }
     }
 }

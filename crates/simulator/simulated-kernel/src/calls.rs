@@ -35,7 +35,7 @@ impl Calls {
             inner.running.remove(place);
         }
         drop(inner);
-        state.dispatcher.signal();
+        state.dispatcher.signal_of(std::ptr::from_ref(self).addr());
     }
 
     /// No call begins any more. Those that were begun go on.

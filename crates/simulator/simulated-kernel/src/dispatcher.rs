@@ -32,13 +32,28 @@ pub struct Wait<'what> {
     pub what: &'what str,
     /// The addresses of the objects.
     pub objects: &'what [usize],
+    /// Signals of other objects may end it too.
+    pub is_for_more: bool,
     /// The rule that somebody has broken if the wait never ends, where that is certain.
     pub rule: Option<Rule>,
 }
 
+impl<'what> Wait<'what> {
+    /// For these objects, and nothing else.
+    pub const fn of(what: &'what str, objects: &'what [usize]) -> Self {
+        Self { what, objects, is_for_more: false, rule: None }
+    }
+
+    /// For a time to come.
+    pub const fn time(what: &'what str) -> Self {
+        Self::of(what, &[])
+    }
+}
+
+/// For something that any signal may bring.
 impl<'what> From<&'what str> for Wait<'what> {
     fn from(what: &'what str) -> Self {
-        Self { what, objects: &[], rule: None }
+        Self { is_for_more: true, ..Self::of(what, &[]) }
     }
 }
 
@@ -47,24 +62,43 @@ struct Waiting {
     /// In words: for what, and where.
     words: String,
     objects: Vec<usize>,
+    is_for_more: bool,
     rule: Option<Rule>,
+    /// It may have ended: something that could end it was signalled since it was looked at.
+    may_have_ended: bool,
 }
 
 /// A wait in the list, as long as it goes on.
-pub struct Listed<'state>(&'state Dispatcher, u64);
+pub struct Listed<'state> {
+    dispatcher: &'state Dispatcher,
+    number: u64,
+    polls: bool,
+}
+
+impl Listed<'_> {
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns true if it may be for something that nobody signals.
+    pub fn polls(&self) -> bool {
+        self.polls
+    }
+}
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        lock(&self.0.waits).remove(&self.1);
+        lock(&self.dispatcher.waits).remove(&self.number);
     }
 }
 
 impl Dispatcher {
     pub fn list(&self, number: u64, wait: &Wait<'_>) -> Listed<'_> {
         let words = format!("{}{}", wait.what, site_in_words(running::current_site()));
-        let waiting = Waiting { words, objects: wait.objects.to_vec(), rule: wait.rule };
+        let Wait { is_for_more, rule, .. } = *wait;
+        let waiting = Waiting { words, objects: wait.objects.to_vec(), is_for_more, rule, may_have_ended: true };
         lock(&self.waits).insert(number, waiting);
-        Listed(self, number)
+        Listed { dispatcher: self, number, polls: is_for_more }
     }
 
     /// An event is initialised. Whoever waits for it may wait for ever, and so may who comes later, if it was set before.
@@ -104,8 +138,32 @@ impl Dispatcher {
 
     /// Has everybody who waits look again.
     pub fn signal(&self) {
+        self.signal_if(|_| true);
+    }
+
+    /// Has those look again who wait for the object at that address, or for more than they have named.
+    pub fn signal_of(&self, object: usize) {
+        self.signal_if(|waiting| waiting.is_for_more || waiting.objects.contains(&object));
+    }
+
+    fn signal_if(&self, ends: impl Fn(&Waiting) -> bool) {
+        for (_, waiting) in lock(&self.waits).iter_mut() {
+            waiting.may_have_ended |= ends(waiting);
+        }
         *lock(&self.signals) += 1;
         self.changed.notify_all();
+    }
+
+    /// Whoever waits looks now: what is signalled from now on is new.
+    pub fn looks(&self, wait: &Listed<'_>) {
+        if let Some(waiting) = lock(&self.waits).get_mut(&wait.number) {
+            waiting.may_have_ended = false;
+        }
+    }
+
+    /// Returns true if something that could end the wait was signalled since it was looked at.
+    pub fn may_have_ended(&self, wait: u64) -> bool {
+        lock(&self.waits).get(&wait).is_none_or(|waiting| waiting.may_have_ended)
     }
 
     /// How many signals there were.

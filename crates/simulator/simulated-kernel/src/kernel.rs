@@ -83,7 +83,7 @@ impl Kernel {
         // What the kernel allocates meanwhile is its own, also if the test runs as a driver.
         let _inside = context::Inside::new("the test");
         let end = self.now().saturating_add(microseconds);
-        waiting::until(&self.state, Some(end), "the test", || false);
+        waiting::until(&self.state, Some(end), waiting::Wait::time("the test"), || false);
     }
 
     /// Waits until `condition` holds.

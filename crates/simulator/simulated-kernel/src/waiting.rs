@@ -31,12 +31,12 @@ fn until_any(state: &Arc<State>, end: Option<u64>, wait: &Wait<'_>, condition: &
     }
     assert_irql_at_most(Irql::APC_LEVEL);
     assert_no_locks_held();
-    let _listed = state.dispatcher.list(state.next(), wait);
+    let listed = state.dispatcher.list(state.next(), wait);
     if let Some(baton) = &state.baton {
         // Others run on this thread meanwhile.
         let level = current_irql();
         lower(Irql::PASSIVE_LEVEL);
-        let holds = baton.wait(&state.machine, &state.dispatcher, end, what, condition);
+        let holds = baton.wait(&state.machine, &state.dispatcher, end, (what, &listed), condition);
         let _ = raise(level);
         return holds;
     }

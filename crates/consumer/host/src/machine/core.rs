@@ -350,9 +350,15 @@ impl MachineRef {
         Statistics {
             processors: processors.collect(),
             timers_fired: self.core.timers.fired(),
-            steps: self.core.seeded.as_ref().map_or(0, Seeded::steps),
+            steps: self.steps(),
             most_copied: self.core.most_copied.load(Relaxed),
         }
+    }
+
+    /// How many choices a seeded machine has made; zero with threads.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.core.seeded.as_ref().map_or(0, Seeded::steps)
     }
 
     /// The number of DPCs that `processor` has begun since its queue was last empty, the running one included.

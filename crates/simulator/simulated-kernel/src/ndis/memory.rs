@@ -93,7 +93,7 @@ extern "system" fn NdisWaitEvent(place: *mut KEVENT, milliseconds: u32) -> BOOLE
 extern "system" fn NdisMSleep(microseconds: u32) {
     ndis_routine!("NdisMSleep", PASSIVE_LEVEL, |state| {
         let end = state.machine.now().saturating_add(u64::from(microseconds));
-        waiting::until(state, Some(end), "NdisMSleep", || false);
+        waiting::until(state, Some(end), waiting::Wait::time("NdisMSleep"), || false);
     });
 }
 

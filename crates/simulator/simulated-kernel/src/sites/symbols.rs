@@ -6,8 +6,9 @@ use litemap::LiteMap;
 use object::{Object as _, ObjectSymbol as _, SymbolKind};
 
 unsafe extern "C" {
-    /// A routine of this crate, of which only the address is of interest: what the symbols say is relative to that.
-    static KeInitializeDpc: u8;
+    /// A routine of this crate, of which only the address is of interest: what the symbols say is relative to that. Declared as a function:
+    /// as a static it gets another name where it comes into one unit with its definition, and does not link.
+    fn KeInitializeDpc();
 }
 
 /// A function of this program.
@@ -26,7 +27,7 @@ fn functions() -> &'static [Function] {
         let file = object::File::parse(&*bytes).expect("a program is an object file");
         let anchor = file.symbols().find(|symbol| symbol.name() == Ok("KeInitializeDpc"));
         let anchor = anchor.expect("the routine is not mangled").address();
-        let loaded = (&raw const KeInitializeDpc).addr() as u64;
+        let loaded = (KeInitializeDpc as *const ()).addr() as u64;
         let text = file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0);
         let mut all: Vec<Function> = text
             .filter_map(|symbol| {

@@ -93,7 +93,8 @@ pub extern "C" fn WdfWaitLockAcquire(
             bug_check(Rule::RecursiveLock, format_args!("WdfWaitLockAcquire: the thread has the wait lock already"));
         }
         state.preempt();
-        let wait = Wait { what: "WdfWaitLockAcquire", objects: &[handle.addr()], rule: None };
+        let objects = [handle.addr()];
+        let wait = Wait::of("WdfWaitLockAcquire", &objects);
         if !wait_lock.try_acquire() && !waiting::until(state, end, wait, || wait_lock.try_acquire()) {
             return STATUS_TIMEOUT;
         }
@@ -112,7 +113,7 @@ pub extern "C" fn WdfWaitLockRelease(_globals: PWDF_DRIVER_GLOBALS, handle: WDFW
             );
         }
         context::set_critical(context::critical().saturating_sub(1));
-        state.dispatcher.signal();
+        state.dispatcher.signal_of(handle.addr());
         state.preempt();
     });
 }

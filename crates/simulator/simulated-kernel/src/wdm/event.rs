@@ -110,7 +110,8 @@ pub fn reset(state: &State, place: *mut KEVENT) -> bool {
 pub fn wait(state: &Arc<State>, what: &'static str, place: *mut KEVENT, end: Option<u64>) -> bool {
     check_wait(what, end);
     let object = event(state, place);
-    let wait = Wait { what, objects: &[place.addr()], rule: None };
+    let objects = [place.addr()];
+    let wait = Wait::of(what, &objects);
     waiting::until(state, end, wait, || object.try_wait())
 }
 
@@ -156,7 +157,7 @@ pub fn set(state: &State, place: *mut KEVENT) -> bool {
     // The event may be gone as soon as it is set: its waiter may free it.
     let before = event(state, place).set();
     state.dispatcher.note_set(place.addr());
-    state.dispatcher.signal();
+    state.dispatcher.signal_of(place.addr());
     before
 }
 
@@ -210,7 +211,7 @@ extern "C" fn KeReleaseSemaphore(
         if before + adjustment > semaphore.limit {
             bug_check(Rule::BadArgument, format_args!("a semaphore released beyond its limit"));
         }
-        state.dispatcher.signal();
+        state.dispatcher.signal_of(place.addr());
         before
     })
 }
@@ -229,7 +230,7 @@ extern "C" fn KeWaitForSingleObject(
         check_mode(mode, object.addr());
         let objects = [object.addr()];
         let object = waitable(state, object.expose_provenance());
-        let wait = Wait { what: "KeWaitForSingleObject", objects: &objects, rule: None };
+        let wait = Wait::of("KeWaitForSingleObject", &objects);
         let signalled = waiting::until(state, end, wait, || object.try_wait());
         if signalled { STATUS_SUCCESS } else { STATUS_TIMEOUT }
     })
@@ -268,7 +269,7 @@ extern "C" fn KeWaitForMultipleObjects(
         }
         let objects: Vec<Arc<dyn Structure>> = places.iter().map(|&place| waitable(state, place)).collect();
         let mut first = 0;
-        let wait = Wait { what: "KeWaitForMultipleObjects", objects: &places, rule: None };
+        let wait = Wait::of("KeWaitForMultipleObjects", &places);
         let signalled = waiting::until(state, end, wait, || {
             if kind == _WAIT_TYPE::WaitAny {
                 let found = objects.iter().position(|object| object.try_wait());
@@ -291,7 +292,7 @@ extern "C" fn KeDelayExecutionThread(
 ) -> NTSTATUS {
     routine!("KeDelayExecutionThread", |state| {
         let end = timeout::end(state, interval).unwrap_or(0);
-        waiting::until(state, Some(end), "KeDelayExecutionThread", || false);
+        waiting::until(state, Some(end), Wait::time("KeDelayExecutionThread"), || false);
         STATUS_SUCCESS
     })
 }

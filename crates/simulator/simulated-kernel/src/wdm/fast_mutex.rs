@@ -75,7 +75,8 @@ impl Fields<'_> {
         }
         state.preempt();
         if !self.try_acquire() {
-            let wait = Wait { what, objects: &[self.event], rule: None };
+            let objects = [self.event];
+            let wait = Wait::of(what, &objects);
             waiting::until(state, None, wait, || self.try_acquire());
         }
     }
@@ -87,7 +88,7 @@ impl Fields<'_> {
         }
         self.owner.store(ptr::null_mut(), Relaxed);
         self.count.store(FREE, Release);
-        state.dispatcher.signal();
+        state.dispatcher.signal_of(self.event);
     }
 
     /// The level that the owner goes back to.

@@ -83,7 +83,7 @@ extern "C" fn KeReleaseMutex(place: PRKMUTEX, _wait: BOOLEAN) -> LONG {
         context::set_critical(context::critical().saturating_sub(1));
         if mutex.depth.fetch_sub(1, Relaxed) == 1 {
             mutex.owner.store(0, Release);
-            state.dispatcher.signal();
+            state.dispatcher.signal_of(place.addr());
             state.preempt();
         }
         before

@@ -90,7 +90,8 @@ fn acquire(state: &Arc<State>, what: &'static str, place: *mut Word, exclusive: 
     }
     state.preempt();
     if !push_lock.try_acquire(exclusive) {
-        let wait = Wait { what, objects: &[place.addr()], rule: None };
+        let objects = [place.addr()];
+        let wait = Wait::of(what, &objects);
         waiting::until(state, None, wait, || push_lock.try_acquire(exclusive));
     }
 }
@@ -98,7 +99,7 @@ fn acquire(state: &Arc<State>, what: &'static str, place: *mut Word, exclusive: 
 fn release(state: &State, what: &str, place: *mut Word, exclusive: bool) {
     without_apcs(what);
     find(state, place).release(what, exclusive);
-    state.dispatcher.signal();
+    state.dispatcher.signal_of(place.addr());
     state.preempt();
 }
 

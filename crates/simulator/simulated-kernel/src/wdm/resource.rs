@@ -95,7 +95,8 @@ fn acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, (exclusive
     if exclusive && resource.is_read_here() {
         bug_check(Rule::RecursiveLock, format_args!("{what}: the thread reads the resource that it wants to write"));
     }
-    let wait = Wait { what, objects: &[place.addr()], rule: None };
+    let objects = [place.addr()];
+    let wait = Wait::of(what, &objects);
     waiting::until(state, None, wait, || resource.try_acquire(exclusive));
     1
 }
@@ -162,7 +163,7 @@ extern "C" fn ExReleaseResourceAndLeaveCriticalRegion(place: PERESOURCE) {
             bug_check(Rule::CriticalRegion, format_args!("a critical region is left that was not entered"));
         };
         context::set_critical(left);
-        state.dispatcher.signal();
+        state.dispatcher.signal_of(place.addr());
         state.preempt();
     });
 }
@@ -172,7 +173,7 @@ extern "C" fn ExReleaseResourceLite(place: PERESOURCE) {
     routine!("ExReleaseResourceLite", |state| {
         without_apcs("ExReleaseResourceLite");
         find(state, place).release();
-        state.dispatcher.signal();
+        state.dispatcher.signal_of(place.addr());
         state.preempt();
     });
 }

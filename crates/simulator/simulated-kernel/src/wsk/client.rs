@@ -96,18 +96,14 @@ extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
         state.dispatcher.signal();
         // Another thread may release what it has captured, and close its sockets.
         let wait = Wait {
-            what: "WskDeregister, for what is captured and not released",
-            objects: &[],
             rule: Some(Rule::WskNotReleased),
+            ..Wait::from("WskDeregister, for what is captured and not released")
         };
         waiting::until(state, None, wait, || {
             state.locked::<Clients>().registered.get(&number).is_none_or(|client| client.captured == 0)
         });
-        let wait = Wait {
-            what: "WskDeregister, for sockets that are not closed",
-            objects: &[],
-            rule: Some(Rule::WskSocketsOpen),
-        };
+        let wait =
+            Wait { rule: Some(Rule::WskSocketsOpen), ..Wait::from("WskDeregister, for sockets that are not closed") };
         waiting::until(state, None, wait, || {
             state.locked::<Sockets>().0.values().all(|socket| socket.client != number)
         });
