@@ -124,6 +124,28 @@ impl Neighbours {
         }
     }
 
+    /// The station of `address` does not answer: it may be another one by now, and nothing but the link protects what it said. It is
+    /// asked for again, unless it has spoken within the last second.
+    pub fn doubt(&mut self, now: u64, address: IpAddr) {
+        let Some(entry) = self.entries.iter_mut().flatten().find(|entry| entry.address == address) else {
+            self.resolve(now, address);
+            return;
+        };
+        // Known since `until - VALID`.
+        if matches!(entry.state, State::Known(_)) && now + VALID >= entry.until + AGAIN {
+            (entry.state, entry.until) = (State::Ask(0), now);
+            self.note();
+        }
+    }
+
+    /// The station that has `address`, if that is known. It is not asked for.
+    pub fn known(&self, address: IpAddr) -> Option<Mac> {
+        self.entries.iter().flatten().find(|entry| entry.address == address).and_then(|entry| match entry.state {
+            State::Known(mac) => Some(mac),
+            _ => None,
+        })
+    }
+
     /// When [`tick`](Self::tick) must be called.
     pub const fn deadline(&self) -> Option<u64> {
         self.wake

@@ -448,10 +448,14 @@ impl Stack {
         manager.tick(context);
         let mut from = 0;
         while let Some(number) = self.qps.expired(now, &mut from) {
-            if let Some(entry) = self.qps.get_mut(number) {
-                entry.qp.tick(now, adapter, &mut self.counters);
-                self.after(now, number, adapter);
+            let Some(entry) = self.qps.get_mut(number) else { continue };
+            let (connection, timeouts) = (entry.connection, self.counters.timeouts);
+            entry.qp.tick(now, adapter, &mut self.counters);
+            if self.counters.timeouts != timeouts {
+                let (manager, context) = manager!(self, now, adapter);
+                manager.doubt(context, connection);
             }
+            self.after(now, number, adapter);
         }
     }
 

@@ -726,3 +726,87 @@ fn an_rtu_of_another_sender_is_not_one() {
     world.inject(1, &frame[..length]);
     assert_eq!(world.sides[1].stack.connection(asked).expect("it is there").state, State::ReplySent);
 }
+
+/// What a side has sent last.
+fn last_of(world: &World, side: usize) -> Vec<u8> {
+    world.sent.iter().rfind(|(_, from, _)| *from == side).expect("a frame").2.clone()
+}
+
+/// Both sides of a connection with this world's clock, and that each can send to the other.
+fn carries_both_ways(world: &mut World, queue_pairs: [u32; 2]) {
+    for (side, qp) in queue_pairs.into_iter().enumerate() {
+        world.sides[1 - side].memory.post_receive(1, 16);
+        assert!(world.post(side, qp, 2, SEND, b"hello".to_vec()));
+        world.run(10_000);
+        assert_eq!(world.sides[1 - side].memory.received[0].1, b"hello", "from side {side}");
+    }
+}
+
+/// Microseconds after which a message of the connection manager has been repeated once.
+const AT_THE_NEXT_RETRY: u64 = 1_200_000;
+
+/// Nothing but the link protects what a station says of itself.
+#[test]
+fn a_connect_finds_its_peer_although_the_answer_of_its_station_was_changed() {
+    /// Behind Ethernet's header and eight bytes of ARP; behind those of IPv6, of the advertisement, and of its option.
+    const STATION: usize = 14 + 8;
+    let mut world = World::new(24);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (connection, qp) = world.ask(false, b"");
+    world.run(60);
+    let mut answer = last_of(&world, 1);
+    assert_eq!(answer[STATION..][..6], [2, 0, 0, 0, 0, 2], "an answer of ARP");
+    answer[STATION + 4] ^= 0x10;
+    world.deaf[0] = true;
+    world.run(100);
+    world.deaf[0] = false;
+    world.inject(0, &answer);
+    world.run(AT_THE_NEXT_RETRY);
+    let asked = world.take_event(1, |kind| *kind == EventKind::Requested).expect("a REQ").connection;
+    let accepted = world.accept(asked, b"");
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    world.complete_connect(connection);
+    world.wait_event(1, |kind| *kind == EventKind::Accepted(Ok(())));
+    carries_both_ways(&mut world, [qp, accepted]);
+}
+
+/// The ICRC does not cover where a frame says that it comes from.
+#[test]
+fn an_accept_finds_its_peer_although_the_station_of_its_req_was_changed() {
+    const SOURCE: usize = 6;
+    for v6 in [false, true] {
+        let mut world = World::new(25);
+        world.sides[1].stack.listen(None, PORT).expect("free");
+        let (connection, qp) = world.ask(v6, b"");
+        world.run(120);
+        let mut req = last_of(&world, 0);
+        assert_eq!(messages([&req])[0].0, Attribute::Req);
+        req[SOURCE + 4] ^= 0x10;
+        world.deaf[1] = true;
+        world.run(100);
+        world.deaf[1] = false;
+        world.inject(1, &req);
+        let asked = world.take_event(1, |kind| *kind == EventKind::Requested).expect("a REQ").connection;
+        let accepted = world.accept(asked, b"");
+        world.run(AT_THE_NEXT_RETRY);
+        world.take_event(0, |kind| *kind == EventKind::Connected(Ok(()))).expect("a REP");
+        world.complete_connect(connection);
+        world.wait_event(1, |kind| *kind == EventKind::Accepted(Ok(())));
+        carries_both_ways(&mut world, [qp, accepted]);
+    }
+}
+
+/// Its machine may have got another adapter. It is asked for once a second at most.
+#[test]
+fn a_peer_that_does_not_answer_a_request_is_asked_for_its_station() {
+    let mut world = World::new(26);
+    let [active, _] = world.connect(false);
+    world.run(2_000_000);
+    world.sent.clear();
+    world.deaf[1] = true;
+    assert!(world.post(0, active.1, 1, SEND, b"anybody?".to_vec()));
+    world.run(900_000);
+    let questions = world.sent.iter().filter(|(_, _, frame)| frame[12..14] == [0x08, 0x06]).count();
+    assert_eq!(questions, 1, "of ARP, for {} time-outs", world.sides[0].stack.counters().timeouts);
+    assert!(world.sides[0].stack.counters().timeouts > 1);
+}

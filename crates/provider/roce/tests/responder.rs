@@ -334,14 +334,36 @@ fn a_read_that_is_not_among_the_last_is_dropped() {
     assert_eq!(rig.short(IN), [(Opcode::ReadResponseOnly, 1)]);
 }
 
+/// The peer may have the answer, and this side's consumer have deregistered the memory because of that.
 #[test]
-fn the_token_of_a_read_that_comes_again_is_checked_again() {
+fn a_read_that_comes_again_when_its_token_has_ended_is_dropped() {
     let mut rig = Rig::new();
     rig.memory.register(7, 0, bytes(600));
-    rig.read(0, 0, 7, 10);
+    rig.memory.register(8, 0x1000, bytes(600));
+    rig.read(0, 0, 7, 600);
     let _ = rig.take_all();
+    rig.memory.regions.remove(&7);
+    for psn in [0, 1] {
+        rig.read(psn, u64::from(psn) * 256, 7, 600 - psn * 256);
+        assert!(rig.take().is_none(), "no byte, and no NAK, which would end the connection");
+    }
+    // The connection goes on. What is behind the one that is dropped is answered.
+    rig.read(0, 0, 7, 600);
+    rig.read(3, 0x1000, 8, 10);
+    let next = rig.take().expect("the data of the next one");
+    assert_eq!((next.short(IN), next.payload.len()), ((Opcode::ReadResponseOnly, 3), 10));
+    assert!(rig.take().is_none());
+}
+
+/// The peer cannot have all of the answer yet: it is told.
+#[test]
+fn a_read_that_comes_again_in_the_middle_of_its_answer_when_its_token_has_ended_is_a_remote_access_error() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0, bytes(600));
+    rig.read(0, 0, 7, 600);
+    assert_eq!(rig.take().expect("data").short(IN), (Opcode::ReadResponseFirst, 0));
+    rig.read(0, 0, 7, 600);
     rig.memory.regions.clear();
-    rig.read(0, 0, 7, 10);
     assert_eq!(rig.take().expect("a NAK").syndrome(), 0x62);
 }
 

@@ -119,6 +119,7 @@ impl Manager {
             retry_count: times.retry_count,
             rnr_retry_count: times.rnr_retry_count,
             asked_again: false,
+            doubted: false,
             disconnecting: false,
             ended: false,
             closed: false,
@@ -189,10 +190,43 @@ impl Manager {
     /// A station has answered: connections that wait for it go on.
     pub fn neighbours_changed<A: Adapter>(&mut self, context: &mut Context<'_, A>) {
         for index in 0..self.slots.len() {
-            let resolving = self.slots[index].connection.as_ref().filter(|it| it.state == State::Resolving);
-            if let Some(id) = resolving.map(|connection| connection.id) {
+            let Some(connection) = &self.slots[index].connection else { continue };
+            let (id, doubted) = (connection.id, connection.doubted);
+            if connection.state == State::Resolving {
                 self.resolve(context, id);
+            } else if doubted {
+                self.find_again(context, id);
             }
+        }
+    }
+
+    /// The peer of a connection does not answer. That the frames go to the wrong station is one reason: it was exchanged, or a frame
+    /// was changed on its way before the header that says where it comes from, which no ICRC covers.
+    pub fn doubt<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32) {
+        let Some(connection) = self.get_mut(id) else { return };
+        let Some(next_hop) = context.interface.next_hop(connection.remote.ip()) else { return };
+        connection.doubted = true;
+        context.neighbours.doubt(context.now, next_hop);
+        self.find_again(context, id);
+    }
+
+    /// If the station of a peer in doubt is known, frames go there from now on; first of all the message that waits for an answer.
+    fn find_again<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32) {
+        let Some(connection) = self.get_mut(id) else { return };
+        let next_hop = context.interface.next_hop(connection.remote.ip());
+        let Some(mac) = next_hop.and_then(|next_hop| context.neighbours.known(next_hop)) else { return };
+        connection.doubted = false;
+        if connection.path.remote_mac == mac {
+            return;
+        }
+        connection.path.remote_mac = mac;
+        let (qp, path) = (connection.qp, connection.path);
+        let message = connection.deadline.map(|_| connection.message);
+        if let Some(entry) = context.qps.get_mut(qp).filter(|entry| entry.connection == id) {
+            entry.qp.redirect(mac);
+        }
+        if let Some(message) = message {
+            self.send(context.counters, path, message);
         }
     }
 

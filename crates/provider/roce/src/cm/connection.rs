@@ -91,6 +91,8 @@ pub struct Connection {
     pub rnr_retry_count: u8,
     /// The REQ has come again while the consumer decides.
     pub asked_again: bool,
+    /// The peer does not answer, and its station is asked for again.
+    pub doubted: bool,
     /// The consumer waits for the end of its disconnect.
     pub disconnecting: bool,
     /// How it ended, before the consumer disconnected.

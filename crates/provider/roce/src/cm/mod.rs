@@ -473,6 +473,7 @@ impl Manager {
             let (path, mad) = (connection.path, connection.message);
             context.counters.cm_retries += 1;
             self.send(context.counters, path, mad);
+            self.doubt(context, id);
             return;
         }
         connection.deadline = None;

@@ -154,6 +154,7 @@ impl Manager {
             retry_count: req.retry_count(),
             rnr_retry_count: req.rnr_retry_count(),
             asked_again: false,
+            doubted: false,
             disconnecting: false,
             ended: false,
             closed: false,

@@ -19,7 +19,7 @@ use crate::{
     mtu::Mtu,
     path::Path,
     psn::Psn,
-    wire::{Envelope, Kind, Packet},
+    wire::{Envelope, Kind, Mac, Packet},
 };
 
 /// The sizes of a queue pair, which it keeps for its life.
@@ -152,6 +152,13 @@ impl QueuePair {
         self.link = Some(link);
         self.state = State::Ready;
         true
+    }
+
+    /// Frames go to this station from now on: the peer's, or the router's.
+    pub(crate) fn redirect(&mut self, station: Mac) {
+        if let Some(link) = &mut self.link {
+            link.path.remote_mac = station;
+        }
     }
 
     /// Posts a request. Inline data is copied; without it the adapter is asked for the bytes.

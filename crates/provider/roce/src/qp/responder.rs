@@ -29,6 +29,8 @@ struct Read {
     key: u32,
     address: u64,
     length: u32,
+    /// So many packets of the answer have gone out at least once.
+    sent: u32,
     /// What of it is being answered.
     stream: Stream,
 }
@@ -49,6 +51,11 @@ struct Stream {
 impl Read {
     const fn is_answered(&self) -> bool {
         self.stream.next == self.stream.end
+    }
+
+    /// Returns true if the peer may have the whole answer.
+    const fn was_answered(&self) -> bool {
+        self.sent == self.packets
     }
 }
 
@@ -371,7 +378,9 @@ impl Responder {
         }
         let packets = link.mtu.packets(length);
         let stream = Stream { start: 0, next: 0, end: packets, bytes: length };
-        self.reads.push(Read { first: packet.bth.psn, packets, key, address, length, stream }).map_err(|_| INVALID)?;
+        self.reads
+            .push(Read { first: packet.bth.psn, packets, key, address, length, sent: 0, stream })
+            .map_err(|_| INVALID)?;
         self.msn = self.msn.wrapping_add(1);
         Ok(packets)
     }
@@ -404,7 +413,7 @@ impl Responder {
         counters: &mut Counters,
     ) -> Option<usize> {
         // Answers leave in the order of their numbers: an ACK never before the data of a READ that it covers.
-        let read = self.reads.iter().position(|read| !read.is_answered());
+        let mut read = self.reads.iter().position(|read| !read.is_answered());
         let waits_for = read.and_then(|read| self.reads.get(read)).map(|read| read.first.plus(read.stream.next));
         if let Some(ack) = self.ack.filter(|ack| waits_for.is_none_or(|first| ack.is_before(first))) {
             self.ack = None;
@@ -414,9 +423,17 @@ impl Responder {
             }
             // The NAK says the same.
         }
-        if let Some(read) = read {
-            match self.respond(link, read, frame, adapter) {
+        while let Some(index) = read {
+            match self.respond(link, index, frame, adapter) {
                 Ok(length) => return Some(length),
+                // A repetition that was late: the peer may have the answer, and this side's consumer have taken the memory away
+                // because of that. One that needs it asks again, until its retries end.
+                Err(_) if self.reads.get(index).is_some_and(Read::was_answered) => {
+                    if let Some(read) = self.reads.get_mut(index) {
+                        read.stream.next = read.stream.end;
+                    }
+                    read = self.reads.iter().position(|read| !read.is_answered());
+                }
                 Err(psn) => {
                     // The data may not be read any more.
                     self.reads.clear();
@@ -424,6 +441,7 @@ impl Responder {
                     self.nak = Some((psn, Syndrome::Nak(Nak::RemoteAccess)));
                     self.failed = Some(Failure::PeerBroke);
                     self.drop_message(link.qp, Failure::PeerBroke, adapter);
+                    break;
                 }
             }
         }
@@ -463,6 +481,7 @@ impl Responder {
             .map_err(|Refused| psn)?;
         if let Some(read) = self.reads.get_mut(read) {
             read.stream.next += 1;
+            read.sent = read.sent.max(read.stream.next);
         }
         Ok(length)
     }
