@@ -107,7 +107,7 @@ fn a_broken_rule_leaves_a_recording_that_ends_there() {
     assert!(lane.starts_with("QP ") && named.contains(&format!(": {lane}: ")), "{lane}: {named}");
     assert!(mark.text.starts_with(&format!("SN0025 of {lane}, in NdkWrite")), "{}", mark.text);
     assert!(
-        !named.contains("Qp ") && !mark.text.contains("Mr "),
+        !named.contains("Qp ") && !mark.text.contains(" Mr "),
         "no object has a second name: {named}\n{}",
         mark.text
     );

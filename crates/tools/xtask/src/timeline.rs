@@ -154,7 +154,7 @@ impl Timeline {
         // A failed case is open, and shows its last moments: of more it says that it does not show them.
         expect(&shown, r#"<details class="failed"[^>]* open[\s\S]*<figure><svg"#)?;
         let left_out = Regex::new(r"The last (\d+) of (\d+) moments")?.is_match(&shown);
-        ensure!(left_out == (pairs > 1), "{name}: {}what is left out is said", if left_out { "" } else { "no word of " });
+        ensure!(left_out == (pairs > 1), "{name}: whether something is left out is not said right");
         ensure!(shown.len() < LARGEST_REPORT, "{name}: the page has {} bytes", shown.len());
         self.look(browser, &page, "", &name)?;
         println!("a report of a case with {pairs} queue pairs a side in {} bytes", shown.len());
