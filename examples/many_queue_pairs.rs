@@ -1,12 +1,12 @@
 //! Many connections on one completion queue: a single callback handles the completions of all of them.
 //!
-//! `cargo run --example many_queue_pairs`
+//! `cargo run --example many_queue_pairs [CONNECTIONS]`
 
-use std::sync::mpsc;
+use std::{env, sync::mpsc};
 
 use ndk::{Access, Completion, Flags, Notify, NtStatus, Operation, QpSizes, host::Loopback};
 
-/// Number of connections.
+/// Number of connections, if the command line does not say another.
 const CONNECTIONS: usize = 32;
 /// Messages per connection.
 const MESSAGES: usize = 8;
@@ -14,31 +14,32 @@ const MESSAGES: usize = 8;
 const SIZE: u32 = 32;
 
 fn main() -> Result<(), NtStatus> {
+    let connections = env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(CONNECTIONS);
     let machine = Loopback::start(1)?;
     let adapter = machine.open(0)?;
     let pd = adapter.create_pd()?;
-    let mr = pd.register(adapter.memory(16384)?, Access::LOCAL_WRITE)?;
+    let mr = pd.register(adapter.memory((SIZE as usize * connections).next_multiple_of(4096))?, Access::LOCAL_WRITE)?;
 
     // Deep enough for everything in flight on all connections: a queue that overruns breaks all of its queue pairs.
     let sizes = QpSizes { receives: 8, requests: 8, ..QpSizes::default() };
-    let depth = u32::try_from(CONNECTIONS * 16).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+    let depth = u32::try_from(connections * 16).map_err(|_| NtStatus::INVALID_PARAMETER)?;
     let cq = adapter.create_cq(depth)?;
     let mut sends = adapter.create_cq(depth)?;
     let mut pairs = Vec::new();
-    for number in 0..CONNECTIONS {
+    for number in 0..connections {
         let near = pd.create_qp(&sends, &sends, sizes, number)?;
         let mut far = pd.create_qp(&cq, &cq, sizes, number)?;
         for message in 0..MESSAGES {
             far.receiver.receive(message, &[mr.sge(SIZE as usize * number, SIZE)?])?;
         }
-        let connections = examples::connect(&machine, &adapter, &near, &far)?;
-        pairs.push((near, far, connections));
+        let connection = examples::connect(&machine, &adapter, &near, &far)?;
+        pairs.push((near, far, connection));
     }
 
     // The callback counts messages per queue pair, by the queue pair's context, and reports when all have arrived. A real
     // consumer would use that context to find the connection's state.
     let (tell, told) = mpsc::channel();
-    let (mut received, mut left, mut callbacks) = ([0; CONNECTIONS], CONNECTIONS * MESSAGES, 0);
+    let (mut received, mut left, mut callbacks) = (vec![0; connections], connections * MESSAGES, 0);
     let notified = cq.notify(Notify::Any, move |poller, status| {
         if status.is_error() {
             let _ = tell.send(Err(status));
@@ -62,7 +63,7 @@ fn main() -> Result<(), NtStatus> {
             }
         }
         if left == 0 {
-            let _ = tell.send(Ok((received, callbacks)));
+            let _ = tell.send(Ok((received.clone(), callbacks)));
         }
         poller.arm(Notify::Any);
     })?;
@@ -75,12 +76,12 @@ fn main() -> Result<(), NtStatus> {
         }
     }
     let (received, callbacks) = told.recv().unwrap_or(Err(NtStatus::CANCELLED))?;
-    assert_eq!(received, [MESSAGES; CONNECTIONS]);
-    println!("{} messages over {CONNECTIONS} connections, {callbacks} callbacks", CONNECTIONS * MESSAGES);
+    assert_eq!(received, vec![MESSAGES; connections]);
+    println!("{} messages over {connections} connections, {callbacks} callbacks", connections * MESSAGES);
 
     // One completion per connection, that of its last send, which implies the silent ones before it.
     let (mut results, mut done) = ([Completion::EMPTY; 16], 0);
-    while done < CONNECTIONS {
+    while done < connections {
         for one in sends.wait(&mut results, Notify::Any)? {
             assert_eq!(one.ok()?, MESSAGES - 1);
             done += 1;

@@ -21,6 +21,7 @@ struct driver {
     void *major[28];
 };
 
+extern UCHAR __ImageBase;
 #define IMPORT __declspec(dllimport)
 IMPORT void KeStallExecutionProcessor(ULONG);
 IMPORT ULONG64 KeQueryUnbiasedInterruptTime(void);
@@ -238,5 +239,10 @@ void *__delayLoadHelper2(void *descriptor, void **place) { (void)descriptor; ret
 NTSTATUS DriverEntry(struct driver *driver, UNICODE_STRING *path) {
     (void)path;
     driver->unload = unload;
+    // The image is where its driver object says: from its first byte, which the linker has a name for, as many as its header says.
+    UCHAR *header = driver->start;
+    EXPECT(header == (UCHAR *)&__ImageBase && header[0] == 'M' && header[1] == 'Z');
+    UCHAR *signature = header + *(ULONG *)(header + 0x3C);
+    EXPECT(driver->bytes == *(ULONG *)(signature + 0x50));
     return probe();
 }

@@ -7,7 +7,10 @@ use interpose::{
     Function,
     faults::{Kind, Plan, Rule, Which},
 };
-use recording::Recording;
+use recording::{
+    Recording,
+    timeline::{MarkKind, Timeline},
+};
 use runner::{
     Faults, Results, Script,
     parse::read,
@@ -96,10 +99,41 @@ fn a_broken_rule_leaves_a_recording_that_ends_there() {
     let (seed, finding) = results.findings().next().expect("a finding");
     assert_eq!(finding.rule, "SN0025", "{results}");
     let recording = recording(&folder, seed).expect("a recording");
+    // The timeline's lane has the name that the finding has once it is called by what is in the recording.
+    let named = recording.in_its_names(&finding.rule, &finding.words);
+    let timeline = Timeline::of(&recording);
+    let mark = timeline.marks.iter().find(|mark| mark.kind == MarkKind::Finding).expect("the finding is a mark");
+    let lane = &timeline.lanes[mark.lane].name;
+    assert!(lane.starts_with("QP ") && named.contains(&format!(": {lane}: ")), "{lane}: {named}");
+    assert!(mark.text.starts_with(&format!("SN0025 of {lane}, in NdkWrite")), "{}", mark.text);
+    assert!(
+        !named.contains("Qp ") && !mark.text.contains(" Mr "),
+        "no object has a second name: {named}\n{}",
+        mark.text
+    );
     // The recorder is in front of the adviser, which stops the machine in that write.
     let last = recording.records.last().expect("something was recorded");
     assert!(calls(&recording, Function::DeregisterMr) > 0, "the region that the token stood for");
     assert!(calls(&recording, Function::Connect) > 0 && last.time > 0, "{last:?}");
+}
+
+/// The adviser keeps what is closed for a while, and so does the recorder with it: neither looks into memory that is free.
+#[test]
+fn a_use_after_the_close_is_named_while_a_recording_goes_on() {
+    if !is_there() {
+        return;
+    }
+    let script = path("samples/consumer-c/run.toml");
+    for seed in ["1", "2", "3", "4"] {
+        let [with, without] = [vec![record(NIC_LINK_NAME)], vec![]].map(|told| {
+            let (results, folder) = run(&script, seed, "use-after-close", &told, Faults::None);
+            let (seed, finding) = results.findings().next().expect("a finding");
+            (finding.rule.clone(), finding.words.clone(), recording(&folder, seed))
+        });
+        assert_eq!((with.0.as_str(), &with.1), ("SN0035", &without.1), "as without: {}", without.0);
+        let recording = with.2.expect("a recording");
+        assert!(without.2.is_none() && recording.findings.iter().any(|found| found.finding == 35), "seed {seed}");
+    }
 }
 
 /// Nobody opens an adapter: the ring has nothing, and the folder no file that is a recording.

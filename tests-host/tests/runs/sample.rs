@@ -103,8 +103,12 @@ fn what_the_adviser_has_found_names_its_object_its_call_and_the_rule() {
     if !is_there() {
         return;
     }
-    let token = words_of("stale-token", "SN0025");
-    for said in ["(NDKPI 7.4)", ": Qp ", "in NdkWrite"] {
-        assert!(token.contains(said), "{said}: {token}");
+    for (patch, rule, section) in
+        [("stale-token", "SN0025", "(NDKPI 7.4)"), ("invalidated-token", "SN0026", "(NDKPI 7.6)")]
+    {
+        let token = words_of(patch, rule);
+        for said in [section, ": Qp ", "in NdkWrite"] {
+            assert!(token.contains(said), "{said}: {token}");
+        }
     }
 }

@@ -110,6 +110,12 @@ rules! {
     a_buffer_that_is_not_aligned breaks UnhandledException by |_| {
         call!(ProbeForWrite(ptr::without_provenance_mut(0x1_0004), 8, 8));
     };
+    a_buffer_that_is_no_programs_is_probed_for_writing breaks UnhandledException by |_| {
+        call!(ProbeForWrite(ptr::null_mut(), 8, 8));
+    };
+    a_buffer_that_ends_behind_the_last_address breaks UnhandledException by |_| {
+        call!(ProbeForRead(ptr::null_mut(), 0x7FFF_FFFF_0001, 1));
+    };
     a_probe_with_an_alignment_that_is_none breaks BadArgument by |_| {
         call!(ProbeForRead(ptr::without_provenance_mut(0x1_0000), 8, 3));
     };
@@ -276,7 +282,19 @@ fn a_buffer_of_a_program_passes_a_probe() {
         call!(ProbeForRead((&raw mut value).cast(), 8, 8));
         call!(ProbeForWrite((&raw mut value).cast(), 8, 1));
         call!(ProbeForWrite(ptr::null_mut(), 0, 16));
+        // Nothing is touched: that a null pointer leads nowhere shows where the driver reads.
+        call!(ProbeForRead(ptr::null_mut(), 8, 8));
+        call!(ProbeForRead(ptr::null_mut(), 0x7FFF_FFFF_0000, 1));
         assert_eq!(irql(), 0);
+    });
+}
+
+#[test]
+fn a_driver_that_is_linked_in_has_no_image_of_its_own() {
+    does(|device| {
+        // SAFETY: the driver's device and object, which are there while it is loaded.
+        let driver = unsafe { &*(*device).DriverObject };
+        assert!(driver.DriverStart.is_null() && driver.DriverSize == 0);
     });
 }
 

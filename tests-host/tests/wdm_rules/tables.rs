@@ -121,13 +121,18 @@ kind!(avl: RtlInitializeGenericTableAvl, RtlInsertElementGenericTableAvl, RtlDel
     RtlEnumerateGenericTableAvl, RtlEnumerateGenericTableWithoutSplayingAvl);
 
 use avl::{
-    RtlDeleteElementGenericTableAvl, RtlEnumerateGenericTableWithoutSplayingAvl, RtlInitializeGenericTableAvl,
-    RtlInsertElementGenericTableAvl, RtlNumberGenericTableElementsAvl,
+    RtlDeleteElementGenericTableAvl, RtlEnumerateGenericTableWithoutSplayingAvl, RtlGetElementGenericTableAvl,
+    RtlInitializeGenericTableAvl, RtlInsertElementGenericTableAvl, RtlIsGenericTableEmptyAvl,
+    RtlLookupElementGenericTableAvl, RtlNumberGenericTableElementsAvl,
 };
+use splay::{RtlInitializeGenericTable, RtlInsertElementGenericTable, RtlLookupElementGenericTable};
 
 /// Whether allocations fail.
 static FAILS: AtomicU32 = AtomicU32::new(0);
-/// The table that a comparison uses again, which it must not; zero if it does not.
+/// What the next comparison does with a table, in the middle of another use of it: a function of its address, which is beside it. Zero:
+/// nothing.
+static USES: AtomicUsize = AtomicUsize::new(0);
+/// The table.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 fn number(data: PVOID) -> u64 {
@@ -143,7 +148,10 @@ fn or_none(data: PVOID) -> Option<u64> {
 unsafe extern "C" fn compare(_: PVOID, one: PVOID, other: PVOID) -> i32 {
     let used = USED.swap(0, SeqCst);
     if used != 0 {
-        call!(RtlNumberGenericTableElementsAvl(ptr::with_exposed_provenance_mut(used)));
+        let uses = ptr::with_exposed_provenance::<c_void>(USES.load(SeqCst));
+        // SAFETY: the function that was stored before the table was, of this type.
+        let uses = unsafe { std::mem::transmute::<*const c_void, fn(PVOID)>(uses) };
+        uses(ptr::with_exposed_provenance_mut(used));
     }
     // `GenericLessThan`, `GenericGreaterThan`, `GenericEqual`.
     match number(one).cmp(&number(other)) {
@@ -166,15 +174,53 @@ unsafe extern "C" fn free(_: PVOID, block: PVOID) {
     call!(ExFreePoolWithTag(block, TAG));
 }
 
+/// The next comparison does this with a table.
+fn meanwhile(table: PVOID, uses: fn(PVOID)) {
+    USES.store((uses as *const c_void).expose_provenance(), SeqCst);
+    USED.store(table.expose_provenance(), SeqCst);
+}
+
 /// A table on the heap, so that it can be as wrong as the test wants.
 fn table() -> PVOID {
-    let table: PVOID = Box::leak(Box::new([0_u64; 13])).as_mut_ptr().cast();
+    table_in(Box::leak(Box::new([0_u64; 13])))
+}
+
+fn table_in(memory: &mut [u64; 13]) -> PVOID {
+    let table: PVOID = memory.as_mut_ptr().cast();
     call!(RtlInitializeGenericTableAvl(table, Some(compare), Some(allocate), Some(free), ptr::null_mut()));
     table
 }
 
 fn insert(table: PVOID, mut value: u64) -> PVOID {
     call!(RtlInsertElementGenericTableAvl(table, (&raw mut value).cast(), 8, ptr::null_mut()))
+}
+
+fn look_up(table: PVOID) {
+    let mut value = 10_u64;
+    assert_eq!(number(call!(RtlLookupElementGenericTableAvl(table, (&raw mut value).cast()))), 10);
+}
+
+/// Every way to read a table of AVL trees that leaves it as it is.
+fn read(table: PVOID) {
+    look_up(table);
+    assert_eq!(call!(RtlNumberGenericTableElementsAvl(table)), 1);
+    assert_eq!(call!(RtlIsGenericTableEmptyAvl(table)), 0);
+    let mut key = ptr::null_mut();
+    assert_eq!(number(call!(RtlEnumerateGenericTableWithoutSplayingAvl(table, &raw mut key))), 10);
+}
+
+/// A table of splay trees with 10 in it.
+fn splay_table() -> PVOID {
+    let table: PVOID = Box::leak(Box::new([0_u64; 13])).as_mut_ptr().cast();
+    call!(RtlInitializeGenericTable(table, Some(compare), Some(allocate), Some(free), ptr::null_mut()));
+    let mut value = 10_u64;
+    call!(RtlInsertElementGenericTable(table, (&raw mut value).cast(), 8, ptr::null_mut()));
+    table
+}
+
+fn look_up_splaying(table: PVOID) {
+    let mut value = 10_u64;
+    call!(RtlLookupElementGenericTable(table, (&raw mut value).cast()));
 }
 
 /// The driver does something when it answers a control code, and is unloaded.
@@ -209,6 +255,23 @@ fn a_table_has_each_value_once_and_in_order() {
     does(|_| {
         splay::works(&[30, 10, 20]);
         avl::works(&[10, 20, 30]);
+    });
+}
+
+#[test]
+fn a_table_that_does_not_splay_is_read_by_several_at_once() {
+    does(|_| {
+        let mut memory = [0_u64; 13];
+        let table = table_in(&mut memory);
+        insert(table, 10);
+        meanwhile(table, read);
+        look_up(table);
+        assert_eq!(USED.load(SeqCst), 0, "it was read in the middle of a look-up");
+        // Nobody reads it any more: it changes.
+        insert(table, 20);
+        for mut value in [10_u64, 20] {
+            assert_eq!(call!(RtlDeleteElementGenericTableAvl(table, (&raw mut value).cast())), 1);
+        }
     });
 }
 
@@ -250,7 +313,30 @@ rules! {
     a_table_that_its_own_comparison_uses breaks Unsynchronised by |_| {
         let table = table();
         insert(table, 10);
-        USED.store(table.expose_provenance(), SeqCst);
+        meanwhile(table, |table| { call!(RtlNumberGenericTableElementsAvl(table)); });
         insert(table, 20);
+    };
+    a_table_that_is_searched_while_it_changes breaks Unsynchronised by |_| {
+        let table = table();
+        insert(table, 10);
+        meanwhile(table, look_up);
+        insert(table, 20);
+    };
+    a_table_that_changes_while_it_is_searched breaks Unsynchronised by |_| {
+        let table = table();
+        insert(table, 10);
+        meanwhile(table, |table| { insert(table, 20); });
+        look_up(table);
+    };
+    a_table_by_number_while_it_is_searched breaks Unsynchronised by |_| {
+        let table = table();
+        insert(table, 10);
+        meanwhile(table, |table| { call!(RtlGetElementGenericTableAvl(table, 0)); });
+        look_up(table);
+    };
+    a_table_that_splays_is_searched_by_two breaks Unsynchronised by |_| {
+        let table = splay_table();
+        meanwhile(table, look_up_splaying);
+        look_up_splaying(table);
     };
 }

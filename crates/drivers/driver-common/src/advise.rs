@@ -11,7 +11,7 @@ use interpose::{
 };
 use ndkpi::{NDK_ADAPTER, NDK_OPERATION_TYPE, NtStatus};
 use provider::Reason;
-use recorder::{Findings, Ring};
+use recorder::{Findings, Recorder, Ring};
 use wdk_sys::ntddk::KeBugCheckEx;
 
 use crate::{os::Kernel, trace};
@@ -164,6 +164,10 @@ impl Sink for Tracer {
 /// The layer with the adviser.
 pub type Layer = Adviser<Kernel, Tracer>;
 
+/// The layer with the recorder, and the adviser behind it. One layer, because the adviser keeps closed objects for a while: a recorder's own
+/// layer in front of it would look for what it knows of an object in memory that is free, before the adviser names the use after the close.
+pub type RecordedLayer = (Recorder<Kernel>, Layer);
+
 /// What the adviser has found on an adapter.
 pub struct Advice {
     totals: Arc<Totals>,
@@ -186,8 +190,7 @@ impl Advice {
         &self.totals
     }
 
-    /// Puts the adviser in front of an adapter that was just opened, with the ring of the recorder that will be in front of it, if there is
-    /// one. `PASSIVE_LEVEL`.
+    /// Puts the adviser in front of an adapter that was just opened, with a recorder if there is a ring for it. `PASSIVE_LEVEL`.
     ///
     /// # Errors
     ///
@@ -200,18 +203,18 @@ impl Advice {
         &self,
         mode: Mode,
         adapter: *mut NDK_ADAPTER,
-        ring: Option<&Arc<Ring>>,
+        ring: Option<Arc<Ring>>,
     ) -> Result<*mut NDK_ADAPTER, NtStatus> {
         let settings = Settings { mode, ..Settings::default() };
-        let sink = match ring {
-            Some(ring) => {
-                let recorded = Findings::new(Kernel, ring.clone(), recorder::Adviser::Behind);
-                Arc::try_new(Tracer { recorded: Some(recorded) })?
-            }
-            None => self.sink.clone(),
+        let adviser = |sink| Adviser::new(Kernel, settings, sink, self.totals.clone());
+        let Some(ring) = ring else {
+            // SAFETY: `adapter` is open and nobody else's (`# Safety`), which is what `wrap` asks for.
+            return unsafe { interpose::wrap(adapter, adviser(self.sink.clone())) };
         };
-        let hooks = Adviser::new(Kernel, settings, sink, self.totals.clone());
-        // SAFETY: `adapter` is open and nobody else's (`# Safety`), which is what `wrap` asks for.
+        let recorded = Findings::new(Kernel, ring.clone(), recorder::Adviser::Behind);
+        let sink = Arc::try_new(Tracer { recorded: Some(recorded) })?;
+        let hooks: RecordedLayer = (Recorder::new(Kernel, ring), adviser(sink));
+        // SAFETY: as above.
         unsafe { interpose::wrap(adapter, hooks) }
     }
 }

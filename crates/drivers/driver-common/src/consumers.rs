@@ -111,22 +111,20 @@ impl Consumers {
         Ok(adapter)
     }
 
-    /// Puts in front of an adapter of the provider what there is to be: faults, the adviser, and the recorder, which sees what the
-    /// consumer sees. After an error the layers that were put are there.
+    /// Puts in front of an adapter of the provider what there is to be: faults; then the adviser, the recorder, or one layer of
+    /// both: the recorder sees what the consumer sees. After an error the layers that were put are there.
     fn put_layers(&self, adapter: &mut *mut NDK_ADAPTER) -> Result<(), NtStatus> {
         let consumer = self.opened.fetch_add(1, AcqRel).wrapping_add(1);
         let pulled = || Pulled::new(self.provider.clone(), self.presence.clone());
         // SAFETY: the adapter was just opened, and nobody else has it.
         *adapter = unsafe { self.faults.wrap(*adapter, consumer, pulled) }?;
-        let ring = self.recordings.running();
-        if let Advise::On(mode) = self.advise.now() {
+        *adapter = match (self.advise.now(), self.recordings.running()) {
+            (Advise::Off, None) => return Ok(()),
             // SAFETY: what `faults` returned wraps the adapter that was just opened; nobody else has it.
-            *adapter = unsafe { self.advice.wrap(mode, *adapter, ring.as_ref()) }?;
-        }
-        if let Some(ring) = ring {
-            // SAFETY: the outermost layer so far, which nobody else has.
-            *adapter = unsafe { record::wrap(*adapter, ring) }?;
-        }
+            (Advise::Off, Some(ring)) => unsafe { record::wrap(*adapter, ring) }?,
+            // SAFETY: as above.
+            (Advise::On(mode), ring) => unsafe { self.advice.wrap(mode, *adapter, ring) }?,
+        };
         Ok(())
     }
 
@@ -193,13 +191,17 @@ unsafe fn close_layers(adapter: *mut NDK_ADAPTER) {
         unsafe { provider::Device::<Kernel>::close(adapter) };
     };
     let close = |adapter| {
-        // SAFETY: the adapter behind the adviser, which nobody uses any more.
+        // SAFETY: the adapter behind the adviser, the recorder or both, which nobody uses any more.
         unsafe { interpose::close_through::<fault_plan::Layer, _>(adapter, close) };
     };
     let close = |adapter| {
-        // SAFETY: the adapter behind the recorder, which nobody uses any more.
+        // SAFETY: the adapter, unless there is another layer in front of it: then that is no adviser without a recorder.
         unsafe { interpose::close_through::<advise::Layer, _>(adapter, close) };
     };
-    // SAFETY: the recorder is the outermost layer that `put_layers` puts, and the adapter is not used after this call.
-    unsafe { interpose::close_through::<Recorder<Kernel>, _>(adapter, close) };
+    let close = |adapter| {
+        // SAFETY: as above: then that is no recorder without an adviser.
+        unsafe { interpose::close_through::<Recorder<Kernel>, _>(adapter, close) };
+    };
+    // SAFETY: the outermost layers that `put_layers` puts are one of these three; the adapter is not used after this call.
+    unsafe { interpose::close_through::<advise::RecordedLayer, _>(adapter, close) };
 }

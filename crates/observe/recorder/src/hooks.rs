@@ -282,8 +282,10 @@ struct Head {
 fn head(event: &Event<'_, State>, place: &Stamp, head: &Head) -> [u64; PAYLOAD_WORDS] {
     let number = |state: Option<&State>| state.map_or(0, |state| state.object);
     let related = event.related.map(|related| number(related.map(|object| object.state)));
-    let (created, created_kind) =
-        event.created.map_or((0, 0), |created| (created.state.object, low_byte(created.id.kind.0.cast_unsigned())));
+    let (created, created_kind, created_number) = event.created.map_or((0, 0, 0), |created| {
+        let number = u16::try_from(created.id.number).unwrap_or(0);
+        (created.state.object, low_byte(created.id.kind.0.cast_unsigned()), number)
+    });
     let phase = match event.phase {
         // Its record is that of the call as well.
         _ if head.returned => 0,
@@ -304,7 +306,7 @@ fn head(event: &Event<'_, State>, place: &Stamp, head: &Head) -> [u64; PAYLOAD_W
         head.call,
         two(created, related[0]),
         two(related[1], related[2]),
-        result(event.outcome, head.returned),
+        result(event.outcome, head.returned) | u64::from(created_number) << 32,
     ]
 }
 

@@ -48,6 +48,7 @@ impl Maker {
             object,
             created: 0,
             created_kind: NDK_OBJECT_TYPE::UNDEFINED,
+            created_number: 0,
             related: [0; 3],
             outcome: Outcome::None,
             thread: 1,

@@ -95,17 +95,27 @@ fn calls(recording: &Recording) -> Vec<Option<&Record>> {
     calls
 }
 
-/// Of each finding the object that it is about: one of this type that the call was given, or that belongs to what it was given.
-pub fn objects(recording: &Recording, names: &Names) -> Vec<Option<u32>> {
+/// What a finding is about.
+#[derive(Clone, Copy)]
+pub struct About {
+    /// The adapter of the call.
+    pub adapter: u8,
+    /// The object: one of its type that the call was given, or that belongs to what it was given.
+    pub object: Option<u32>,
+}
+
+/// Of each finding what it is about; nothing if its call is not in the recording.
+pub fn abouts(recording: &Recording, names: &Names) -> Vec<Option<About>> {
     let of_call = |found: &Found, call: &Record| {
         let [first, second, third] = call.related;
         let given = [call.object, first, second, third, call.created];
         let is_it = |object: &u32| *object != 0 && names.kind(*object) == Some(found.kind);
-        given.into_iter().find(is_it).or_else(|| {
+        let object = given.into_iter().find(is_it).or_else(|| {
             // A post names a queue pair, and is found to fill its completion queue.
             names.cq(call.object, call.function == Function::Receive).filter(is_it)
-        })
+        });
+        About { adapter: call.adapter, object }
     };
     let calls = calls(recording);
-    recording.findings.iter().zip(calls).map(|(found, call)| of_call(found, call?)).collect()
+    recording.findings.iter().zip(calls).map(|(found, call)| Some(of_call(found, call?))).collect()
 }

@@ -13,7 +13,9 @@ use recorder::format::{
 use crate::{
     Arguments, Found, Frame, Number,
     clock::{Clock, Pair},
+    found,
     frames::{self, Entry},
+    timeline::Names,
 };
 
 /// How a call, or what it began, has ended.
@@ -44,6 +46,8 @@ pub struct Record {
     pub created: u32,
     /// What it is.
     pub created_kind: NDK_OBJECT_TYPE,
+    /// The number by which the adviser calls it, or 0 if that is not known.
+    pub created_number: u16,
     /// Other objects, or 0.
     pub related: [u32; 3],
     /// The result.
@@ -234,6 +238,17 @@ impl Recording {
         Ok(())
     }
 
+    /// The words of a finding of the adviser by this rule (`SN0025`), with the objects called as a timeline of the recording calls them. As
+    /// they are, if the recording does not have the finding.
+    #[must_use]
+    pub fn in_its_names(&self, rule: &str, words: &str) -> String {
+        let names = Names::of(self);
+        let is_it = |found: &&Found| format!("SN{:04}", found.finding) == rule && words.contains(&found.seen);
+        let abouts = found::abouts(self, &names);
+        let about = self.findings.iter().zip(abouts).find(|(found, _)| is_it(found)).and_then(|(_, about)| about);
+        about.map_or_else(|| words.to_owned(), |about| names.in_words(about.adapter, words))
+    }
+
     /// When it begins and ends.
     #[must_use]
     pub fn times(&self) -> (u64, u64) {
@@ -286,6 +301,7 @@ fn record(slot: &[u8], words: &[u64]) -> Option<(Record, Option<u64>)> {
         object: number(slot, at::OBJECT),
         created: 0,
         created_kind: NDK_OBJECT_TYPE((slot[at::PHASE] >> 2).into()),
+        created_number: 0,
         related: [0; 3],
         outcome,
         thread: number(slot, at::THREAD),
@@ -309,6 +325,7 @@ fn record(slot: &[u8], words: &[u64]) -> Option<(Record, Option<u64>)> {
     };
     record.call = word(slot, at::CALL);
     record.created = number(slot, at::CREATED);
+    record.created_number = half(slot, at::EXTRA);
     record.related = [0, 4, 8].map(|place| number(slot, at::RELATED + place));
     record.arguments = Arguments::read(slot[at::ARGS], words)?;
     Some((record, time))

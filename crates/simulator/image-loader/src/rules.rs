@@ -286,7 +286,7 @@ rules! {
         windows "The page of the routine says which values an argument has. Windows refuses some, and takes others as they are.",
     /// A structure was used by two at the same time whose users have to keep each other out.
     Unsynchronised = "unsynchronised"
-        windows "Generic tables have no lock of their own: their pages leave it to the callers to let one in at a time. Windows does not look, and the links of the table break.",
+        windows "Generic tables have no lock of their own: their pages leave it to the callers to let one in at a time. Windows does not look, and the links of the table break. Look-ups in an AVL table, which change nothing, may be several at once here.",
     /// An MDL was used in a state in which that is not allowed.
     BadMdl = "bad-mdl"
         windows "MmProbeAndLockPages, MmMapLockedPagesSpecifyCache and their opposites come in order, and an MDL is freed unlocked. Driver Verifier stops with 0xC4.",

@@ -1,10 +1,13 @@
 //! The drivers that are loaded, and what everybody may know of each.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{
-        AtomicU32,
-        Ordering::{AcqRel, Acquire},
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{
+            AtomicU32,
+            Ordering::{AcqRel, Acquire},
+        },
     },
 };
 
@@ -20,6 +23,13 @@ use crate::{
 
 /// `DriverEntry`.
 pub type Entry = unsafe extern "system" fn(PDRIVER_OBJECT, PCUNICODE_STRING) -> NTSTATUS;
+
+/// A driver that was brought into memory.
+pub struct Brought {
+    pub entry: Entry,
+    /// The addresses of its image. None if it is linked in: then its code lies in the program, among that of everybody else.
+    pub image: Range<usize>,
+}
 
 /// A driver that is loaded.
 pub struct Loaded {

@@ -16,13 +16,14 @@ const NIC: &str = "target/drivers/x86_64/softndknic.sys";
 const SAMPLE: &str = "samples/consumer-c";
 /// What is said of a mistake besides its rule. A close that waits is allowed: it is the wait for ever that is found, and said with it is
 /// what the adviser had to say before.
-const SAID: [(&str, &[&str]); 4] = [
+const SAID: [(&str, &[&str]); 5] = [
     (
         "memory-freed-early",
         &["an MDL of a region (registered at ", "before the region is deregistered or closed", " RegisterBuffer ("],
     ),
     ("mdl-freed-in-flight", &["an MDL of a region (registered at ", " Round ("]),
     ("stale-token", &["A token that stands for nothing (NDKPI 7.4)", "Qp ", "in NdkWrite"]),
+    ("invalidated-token", &["A token used after its invalidation (NDKPI 7.6)", "Qp ", "in NdkWrite"]),
     ("wrong-close-order", &["the adviser has said SN0039", "Cq ", "in NdkCloseObject"]),
 ];
 const COMPILERS: [&str; 2] = ["clang", "mingw"];

@@ -22,6 +22,8 @@ const DIFFERENCE: f64 = 0.3;
 /// The reports that are looked at: their pictures, and which cases each is of.
 const REPORTS: [(&str, &str); 3] =
     [("report-1", "arm.one-callback-per-arm"), ("report-some", "arm,results"), ("report-all", ".")];
+/// The queue pairs of the recordings that failed cases of reports have.
+const PAIRS: [u32; 3] = [1, 50, 500];
 /// A report is no longer than this, in bytes, whatever was recorded.
 const LARGEST_REPORT: usize = 8 << 20;
 
@@ -30,7 +32,8 @@ const LARGEST_REPORT: usize = 8 << 20;
 /// Of a small one: marks, a search, the text of a match with its rule, the text of what the pointer stands over. Of one under the adviser:
 /// what it has found. Of one over a wire: packets, ACKs. Of one of 50 queue pairs: that no lane is empty. Of one of 500 queue pairs and a
 /// million marks: density and what is said of it, groups, filters, hidden lanes, keys, a search that goes to the lane of its match, and each
-/// within seconds. Of reports of one case, of some and of the whole suite: each case, its recording, and how long they are. Pictures of all
+/// within seconds. Of reports of one case, of some and of the whole suite, and of a case that failed with 1, 50 and 500 queue pairs: each case, its
+/// recording, and how long they are. Pictures of all
 /// are compared with those of docs/pictures/timeline, roughly: fonts differ. The browser has no window, and nothing is loaded from a network.
 /// Minutes. Installs chromium from Debian if it is missing. NDKCTL names a build of ndkctl; without it one is made.
 #[derive(clap::Args)]
@@ -120,6 +123,41 @@ impl Timeline {
             self.look(browser, &page, "", name)?;
             println!("a report of {drawn} cases in {} bytes", shown.len());
         }
+        for pairs in PAIRS {
+            self.report_of(browser, ndkctl, pairs)?;
+        }
+        Ok(())
+    }
+
+    /// A report of a case that failed, with the recording of a program that has so many queue pairs on either side. No case has: the results are
+    /// those of one that passes, changed.
+    fn report_of(&self, browser: &Browser<'_>, ndkctl: &Path, pairs: u32) -> Result<()> {
+        let sh = &browser.context.sh;
+        let name = format!("report-{pairs}-{}", if pairs == 1 { "pair" } else { "pairs" });
+        let [results, recording, page] =
+            ["json", "ndkrec", "html"].map(|kind| browser.folder.join(format!("{name}.{kind}")));
+        let count = pairs.to_string();
+        cmd!(sh, "cargo run --quiet --package examples --example many_queue_pairs -- {count}")
+            .env("NDK_RECORD", &recording)
+            .ignore_stdout()
+            .run()?;
+        let json = cmd!(sh, "{ndkctl} selftest --filter arm.one-callback-per-arm --deterministic --json").read()?;
+        let mut run: serde_json::Value = serde_json::from_str(&json)?;
+        let case = run["cases"][0]["name"].clone();
+        (run["passed"], run["failed"]) = (0.into(), 1.into());
+        run["cases"][0]["outcome"] = "failed".into();
+        run["cases"][0]["text"] = format!("made up, for a recording of {pairs} queue pairs a side").into();
+        run["recording"] = serde_json::json!({ "case": case, "file": recording.display().to_string() });
+        sh.write_file(&results, run.to_string())?;
+        cmd!(sh, "{ndkctl} report {results} --html {page}").ignore_stdout().run()?;
+        let shown = browser.elements(&page, "")?;
+        // A failed case is open, and shows its last moments: of more it says that it does not show them.
+        expect(&shown, r#"<details class="failed"[^>]* open[\s\S]*<figure><svg"#)?;
+        let left_out = Regex::new(r"The last (\d+) of (\d+) moments")?.is_match(&shown);
+        ensure!(left_out == (pairs > 1), "{name}: whether something is left out is not said right");
+        ensure!(shown.len() < LARGEST_REPORT, "{name}: the page has {} bytes", shown.len());
+        self.look(browser, &page, "", &name)?;
+        println!("a report of a case with {pairs} queue pairs a side in {} bytes", shown.len());
         Ok(())
     }
 }

@@ -227,6 +227,7 @@ mod tests {
                 object: 3,
                 created: 0,
                 created_kind: NDK_OBJECT_TYPE::UNDEFINED,
+                created_number: 0,
                 related: [0; 3],
                 outcome: *outcome,
                 thread: 1,

@@ -9,8 +9,9 @@ use super::{LaneKind, Mark, MarkKind, Moments, Timeline, names::Names, rules};
 
 /// Adds the findings.
 pub fn add(timeline: &mut Timeline, recording: &Recording, moments: &Moments, names: &Names) {
-    let objects = found::objects(recording, names);
-    for ((found, object), moment) in recording.findings.iter().zip(objects).zip(&moments.findings) {
+    let abouts = found::abouts(recording, names);
+    for ((found, about), moment) in recording.findings.iter().zip(abouts).zip(&moments.findings) {
+        let object = about.and_then(|about| about.object);
         let lane = match object {
             Some(qp) if found.kind == NDK_OBJECT_TYPE::QP => timeline.lane(LaneKind::QueuePair, qp, || names.name(qp)),
             Some(cq) if found.kind == NDK_OBJECT_TYPE::CQ => {
@@ -21,8 +22,10 @@ pub fn add(timeline: &mut Timeline, recording: &Recording, moments: &Moments, na
                 timeline.lane(LaneKind::Processor, processor, || format!("processor {processor}"))
             }
         };
-        let about = object.map_or_else(String::new, |object| format!(" of {}", names.name(object)));
         let Found { seen, function, .. } = found;
+        // The adviser counts by itself: one object has one name on the page.
+        let seen = about.map_or_else(|| seen.clone(), |about| names.in_words(about.adapter, seen));
+        let about = object.map_or_else(String::new, |object| format!(" of {}", names.name(object)));
         let (name, text, rule) = Finding::from_number(found.finding).map_or_else(
             || (format!("SN{:04}", found.finding), "A finding that this program does not know".to_owned(), rules::CALL),
             |finding| {

@@ -14,7 +14,7 @@ use windows_sys::Win32::System::{
 use super::{code::Writer, exports, scan};
 use crate::{
     context::DriverId,
-    drivers::Entry,
+    drivers::{Brought, Entry},
     report::bug_check,
     rule::Rule,
     sites::images::{self, Mapped, of_image},
@@ -56,8 +56,8 @@ const fn protection(access: Access) -> PAGE_PROTECTION_FLAGS {
     }
 }
 
-/// Gives an image memory and everything it needs to run. Where it is entered.
-pub fn map(driver: DriverId, name: &str, source: &DriverImage, seed: u64) -> Entry {
+/// Gives an image memory and everything it needs to run.
+pub fn map(driver: DriverId, name: &str, source: &DriverImage, seed: u64) -> Brought {
     let size = source.image.bytes.len();
     // SAFETY: new addresses of the system's choice, which nobody has.
     let place = unsafe { VirtualAlloc(ptr::null(), size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE) };
@@ -106,7 +106,8 @@ pub fn map(driver: DriverId, name: &str, source: &DriverImage, seed: u64) -> Ent
     };
     images::add(in_memory);
     // SAFETY: the entry of a driver image has this type; that it lies in code of the image was checked.
-    unsafe { std::mem::transmute::<*const (), Entry>(entry) }
+    let entry = unsafe { std::mem::transmute::<*const (), Entry>(entry) };
+    Brought { entry, image: base..base + size }
 }
 
 /// What the loader writes to a place of the image.

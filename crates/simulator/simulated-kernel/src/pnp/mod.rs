@@ -15,7 +15,7 @@ use wdk_bindings::{
 
 use crate::{
     context::{self, DriverId},
-    drivers::{Driver, Drivers, Entry, Loaded},
+    drivers::{Brought, Driver, Drivers, Entry, Loaded},
     kernel::Kernel,
     pool,
     report::bug_check,
@@ -98,7 +98,7 @@ impl Kernel {
     ///
     /// As [`Kernel::load`].
     pub fn load_with(&self, name: &str, entry: Entry, parameters: &[(&str, Value)]) -> Result<Driver, NTSTATUS> {
-        self.load_from(name, parameters, |_| entry)
+        self.load_from(name, parameters, |_| Brought { entry, image: 0..0 })
     }
 
     /// Loads a driver that is brought in when it is known who it is.
@@ -106,7 +106,7 @@ impl Kernel {
         &self,
         name: &str,
         parameters: &[(&str, Value)],
-        bring: impl FnOnce(DriverId) -> Entry,
+        bring: impl FnOnce(DriverId) -> Brought,
     ) -> Result<Driver, NTSTATUS> {
         let state = &self.state;
         let id = state.part::<Drivers>().new_id();
@@ -129,7 +129,11 @@ impl Kernel {
             parameters: parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
         };
         state.drivers().insert(id, loaded);
-        let entry = bring(id);
+        let Brought { entry, image } = bring(id);
+        // SAFETY: the object was just made, and nobody else knows of it.
+        let fields = unsafe { &mut *object };
+        fields.DriverStart = std::ptr::with_exposed_provenance_mut(image.start);
+        fields.DriverSize = u32::try_from(image.len()).unwrap_or(u32::MAX);
         let path = format!("{SERVICES}{name}");
         let path: Vec<u16> = path.encode_utf16().collect();
         let path = text::unicode(&path);

@@ -2,9 +2,14 @@
 //!
 //! Windows links the elements in memory that the driver allocates. Here the order is kept beside the table, by its address, and what would be
 //! links stays zero: no driver looks at these. So an element that is freed while it is in a table is found out, and so are two threads
-//! that use a table at the same time.
+//! that use a table at the same time, unless neither of them changes it: a look-up in an AVL tree only reads, and drivers do several at once
+//! under a lock that is shared. In a splay tree it moves what it finds to the root, as its page says.
 
-use std::{ffi::c_void, ptr, sync::Mutex};
+use std::{
+    ffi::c_void,
+    ptr,
+    sync::{Arc, Mutex},
+};
 
 use litemap::LiteMap;
 use wdk_bindings::{BOOLEAN, PVOID, ULONG};
@@ -39,12 +44,30 @@ struct Layout {
     compare: usize,
     /// Elements by number come as they were inserted; else in their order.
     as_inserted: bool,
+    /// A look-up moves what it finds to the root.
+    splays: bool,
 }
 
-static SPLAY: Layout =
-    Layout { name: "RTL_GENERIC_TABLE", size: 72, header: 40, own: 8, count: 36, compare: 40, as_inserted: true };
-static AVL: Layout =
-    Layout { name: "RTL_AVL_TABLE", size: 104, header: 32, own: 0, count: 44, compare: 72, as_inserted: false };
+static SPLAY: Layout = Layout {
+    name: "RTL_GENERIC_TABLE",
+    size: 72,
+    header: 40,
+    own: 8,
+    count: 36,
+    compare: 40,
+    as_inserted: true,
+    splays: true,
+};
+static AVL: Layout = Layout {
+    name: "RTL_AVL_TABLE",
+    size: 104,
+    header: 32,
+    own: 0,
+    count: 44,
+    compare: 72,
+    as_inserted: false,
+    splays: false,
+};
 
 /// A table.
 #[derive(Clone)]
@@ -60,9 +83,9 @@ struct Table {
     free: Free,
 }
 
-/// Tables by their address; `None` while somebody uses one.
+/// Tables by their address; `None` while somebody changes one. Who only reads one has it as well.
 #[derive(Default)]
-pub struct Tables(LiteMap<usize, Option<Table>>);
+pub struct Tables(LiteMap<usize, Option<Arc<Table>>>);
 
 impl Part for Mutex<Tables> {}
 
@@ -100,7 +123,7 @@ fn initialize(state: &State, layout: &Layout, table: PVOID, routines: [Option<*c
             free: std::mem::transmute::<*const c_void, Free>(free),
         }
     };
-    state.locked::<Tables>().0.insert(table.addr(), Some(new));
+    state.locked::<Tables>().0.insert(table.addr(), Some(Arc::new(new)));
 }
 
 impl Table {
@@ -129,16 +152,23 @@ fn data(layout: &Layout, element: usize) -> PVOID {
     ptr::with_exposed_provenance_mut(element + layout.header)
 }
 
-/// Uses a table, which nobody else may do meanwhile.
-fn with<R>(state: &State, layout: &Layout, table: PVOID, work: impl FnOnce(&mut Table) -> R) -> R {
+/// Stops a driver of which two use a table where one has to be alone.
+fn not_alone(layout: &Layout, table: PVOID) -> ! {
+    bug_check(Rule::Unsynchronised, format_args!("the {} at {table:p} is used by two at the same time", layout.name))
+}
+
+/// Finds a table that was initialised, to have something done with what is kept of it.
+fn found<R>(
+    state: &State,
+    layout: &Layout,
+    table: PVOID,
+    take: impl FnOnce(&mut Option<Arc<Table>>) -> Option<R>,
+) -> R {
     pool::check_live(table.addr(), format_args!("the {} at {table:p} is in", layout.name));
-    let taken = state.locked::<Tables>().0.get_mut(&table.addr()).map(Option::take);
-    let mut own = match taken {
-        Some(Some(own)) => own,
-        Some(None) => bug_check(
-            Rule::Unsynchronised,
-            format_args!("the {} at {table:p} is used by two at the same time", layout.name),
-        ),
+    let taken = state.locked::<Tables>().0.get_mut(&table.addr()).map(take);
+    match taken {
+        Some(Some(taken)) => taken,
+        Some(None) => not_alone(layout, table),
         None => {
             // SAFETY: the driver's structure; what lies there is a number.
             let leads_to = unsafe { place(table, layout.own).read() };
@@ -151,13 +181,32 @@ fn with<R>(state: &State, layout: &Layout, table: PVOID, work: impl FnOnce(&mut 
             }
             bug_check(Rule::Uninitialised, format_args!("the {} at {table:p} was not initialised", layout.name));
         }
-    };
+    }
+}
+
+/// Uses a table, which nobody else may do meanwhile.
+fn with<R>(state: &State, layout: &Layout, table: PVOID, work: impl FnOnce(&mut Table) -> R) -> R {
+    // Nobody gets it from here on. Whoever still reads has it, too: then it is not ours alone.
+    let own = found(state, layout, table, Option::take);
+    let Some(mut own) = Arc::into_inner(own) else { not_alone(layout, table) };
     state.preempt();
     let result = work(&mut own);
     let count = ULONG::try_from(own.sorted.len()).unwrap_or(ULONG::MAX);
     // SAFETY: the driver's structure.
     unsafe { place(table, layout.count).cast::<ULONG>().write(count) };
-    state.locked::<Tables>().0.insert(table.addr(), Some(own));
+    state.locked::<Tables>().0.insert(table.addr(), Some(Arc::new(own)));
+    result
+}
+
+/// Reads a table, which others may do meanwhile, and nobody may change.
+fn reading<R>(state: &State, layout: &Layout, table: PVOID, work: impl FnOnce(&Table) -> R) -> R {
+    let own = found(state, layout, table, |own| own.clone());
+    state.preempt();
+    let result = work(&own);
+    // Who comes to change it finds it read or not: nothing between.
+    let tables = state.locked::<Tables>();
+    drop(own);
+    drop(tables);
     result
 }
 
@@ -208,11 +257,12 @@ fn delete(state: &State, layout: &Layout, table: PVOID, value: PVOID) -> BOOLEAN
 }
 
 fn look_up(state: &State, layout: &Layout, table: PVOID, value: PVOID) -> PVOID {
-    with(state, layout, table, |own| {
-        own.search(layout, table, value).map_or(ptr::null_mut(), |at| data(layout, own.sorted[at]))
-    })
+    let search =
+        |own: &Table| own.search(layout, table, value).map_or(ptr::null_mut(), |at| data(layout, own.sorted[at]));
+    if layout.splays { with(state, layout, table, |own| search(own)) } else { reading(state, layout, table, search) }
 }
 
+/// Of either tree the table remembers where it was, so that the next number is found sooner: this changes it.
 fn element(state: &State, layout: &Layout, table: PVOID, number: ULONG) -> PVOID {
     with(state, layout, table, |own| {
         let elements = if layout.as_inserted { &own.inserted } else { &own.sorted };
@@ -221,7 +271,7 @@ fn element(state: &State, layout: &Layout, table: PVOID, number: ULONG) -> PVOID
 }
 
 fn count(state: &State, layout: &Layout, table: PVOID) -> ULONG {
-    with(state, layout, table, |own| ULONG::try_from(own.sorted.len()).unwrap_or(ULONG::MAX))
+    reading(state, layout, table, |own| ULONG::try_from(own.sorted.len()).unwrap_or(ULONG::MAX))
 }
 
 fn enumerate(state: &State, layout: &Layout, table: PVOID, restart: BOOLEAN) -> PVOID {
@@ -233,9 +283,9 @@ fn enumerate(state: &State, layout: &Layout, table: PVOID, restart: BOOLEAN) -> 
     })
 }
 
-/// The same by a key of the driver's: the element that was last, which is null at the beginning.
+/// The same by a key of the driver's: the element that was last, which is null at the beginning. The table stays as it is.
 fn enumerate_by_key(state: &State, layout: &Layout, table: PVOID, key: *mut PVOID) -> PVOID {
-    with(state, layout, table, |own| {
+    reading(state, layout, table, |own| {
         // SAFETY: the driver's place, which lives until the call returns.
         let last = unsafe { key.read() };
         let next = if last.is_null() {

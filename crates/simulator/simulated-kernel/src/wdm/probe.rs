@@ -10,6 +10,8 @@ use crate::{report::bug_check, routine::routine, rule::Rule};
 const MISALIGNED: NTSTATUS = 0x8000_0002_u32.cast_signed();
 /// `MmUserProbeAddress`: no program has memory from here on.
 const END: usize = 0x7FFF_FFFF_0000;
+/// No program has memory below this address.
+const LOWEST: usize = 0x1_0000;
 
 /// What is wrong with a buffer.
 fn refused(name: &str, address: PVOID, length: SIZE_T, alignment: ULONG) -> Option<NTSTATUS> {
@@ -23,7 +25,7 @@ fn refused(name: &str, address: PVOID, length: SIZE_T, alignment: ULONG) -> Opti
         return Some(MISALIGNED);
     }
     let end = usize::try_from(length).ok().and_then(|length| address.addr().checked_add(length));
-    (address.is_null() || end.is_none_or(|end| end > END)).then_some(STATUS_ACCESS_VIOLATION)
+    end.is_none_or(|end| end > END).then_some(STATUS_ACCESS_VIOLATION)
 }
 
 /// Raises an exception in the driver. Outside of a routine: nothing of this crate is on the stack any more that has to be put in order.
@@ -44,6 +46,7 @@ fn raise(name: &str, status: NTSTATUS) {
     );
 }
 
+/// It compares addresses and touches no memory: what is not there, a null pointer's included, is an exception at the driver's own access.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn ProbeForRead(address: PVOID, length: SIZE_T, alignment: ULONG) {
     let refused = routine!("ProbeForRead", APC_LEVEL, |_| refused("ProbeForRead", address, length, alignment));
@@ -52,10 +55,14 @@ extern "C-unwind" fn ProbeForRead(address: PVOID, length: SIZE_T, alignment: ULO
     }
 }
 
-/// On Windows each page is written too, so that one that is only to be read is refused.
+/// On Windows each page is written too, so that one that is only to be read is refused, or that is not there. Here those of low addresses
+/// are refused, a null pointer's included: no program has memory there.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn ProbeForWrite(address: PVOID, length: SIZE_T, alignment: ULONG) {
-    let refused = routine!("ProbeForWrite", APC_LEVEL, |_| refused("ProbeForWrite", address, length, alignment));
+    let refused = routine!("ProbeForWrite", APC_LEVEL, |_| {
+        let is_absent = length != 0 && address.addr() < LOWEST;
+        refused("ProbeForWrite", address, length, alignment).or(is_absent.then_some(STATUS_ACCESS_VIOLATION))
+    });
     if let Some(status) = refused {
         raise("ProbeForWrite", status);
     }

@@ -49,6 +49,9 @@ pub fn execute(args: &Run, interrupted: &AtomicBool) -> Result<End, String> {
     for outcome in &mut results.outcomes {
         add_places(outcome, &script, &symbols);
     }
+    if let Some(recordings) = &recordings {
+        recordings.rename(&mut results);
+    }
     if let Some(path) = &args.junit {
         write_junit(&results, path)?;
     }

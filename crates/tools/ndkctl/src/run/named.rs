@@ -4,8 +4,7 @@ use std::{fmt::Write as _, path::Path};
 
 use runner::report::ImageOffset;
 
-/// Images that are the other side of NDK for everybody whose calls are found wrong.
-const PROVIDERS: [&str; 2] = ["softndk.sys", "softndknic.sys"];
+use super::observed::is_provider;
 
 /// The words of a finding, with the places that have a name by their names: `OpenSide (side.c:120)` for `consumer.sys+0x16d6`.
 ///
@@ -14,7 +13,7 @@ pub fn name(words: &str, places: &[ImageOffset]) -> String {
     let mut named = words.to_owned();
     for place in places {
         let written = format!("{}+{:#x}", place.image, place.offset);
-        if PROVIDERS.contains(&place.image.as_str()) {
+        if is_provider(&place.image) {
             named = replaced(&named, &written, |behind| behind.strip_prefix(", ").map(|rest| (String::new(), rest)));
         } else if let Some(name) = name_of(place) {
             named = replaced(&named, &written, |behind| Some((name.clone(), behind)));

@@ -8,6 +8,7 @@ use std::{
 use control::provider_device::{self as device, SET_FAULT_PLAN, SET_RECORDING};
 use host::note;
 use interpose::faults::Plan;
+use recording::Recording;
 use runner::{
     Results, Script,
     report::Outcome,
@@ -19,8 +20,15 @@ use tempfile::TempDir;
 use super::{Run, workers};
 use crate::{fault_plan, fault_rule};
 
-/// The drivers that record and let faults happen, and their control devices.
+/// Our drivers: those that record and let faults happen, and their control devices. For everybody whose calls are found wrong they are the
+/// other side of NDK.
 const PROVIDERS: [(&str, &str); 2] = [("softndk", device::LINK_NAME), ("softndknic", device::NIC_LINK_NAME)];
+
+/// True of an image, as findings call it, if it is one of our drivers.
+pub fn is_provider(image: &str) -> bool {
+    let stem = image.strip_suffix(".sys");
+    PROVIDERS.iter().any(|(provider, _)| stem == Some(*provider))
+}
 
 /// What happens to consumers in every run with seeds: half of the calls that may pend do, and complete later. A mistake that needs that
 /// would else show with one seed in many.
@@ -74,6 +82,27 @@ impl Folder {
         let folder = folder.map_err(|error| format!("a folder for recordings: {error}"))?;
         job.recordings = Some(Recordings { folder: workers::path(folder.path()), passing, machine: None });
         Ok(Some(Self(folder)))
+    }
+
+    /// Calls objects in findings of the adviser as the timeline of the same run calls them.
+    pub fn rename(&self, results: &mut Results) {
+        for outcome in &mut results.outcomes {
+            let files: Vec<_> = outcome
+                .findings
+                .iter()
+                .map(|finding| {
+                    self.file_of(outcome, finding.machine.as_deref()).filter(|_| finding.rule.starts_with("SN"))
+                })
+                .collect();
+            for (finding, file) in outcome.findings.iter_mut().zip(files) {
+                let recording = file
+                    .and_then(|file| recording::salvage(&fs::read(file).ok()?))
+                    .and_then(|file| Recording::read(&file).ok());
+                if let Some(recording) = recording {
+                    finding.words = recording.in_its_names(&finding.rule, &finding.words);
+                }
+            }
+        }
     }
 
     /// Writes what was asked for: the recording of the first run in which something was found, or of the last seed if nothing was. Of

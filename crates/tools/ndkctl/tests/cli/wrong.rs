@@ -300,3 +300,33 @@ fn an_empty_filter_is_refused() {
         }
     }
 }
+
+/// The table of users.md has a row for each command with several lines, one for all others, and one for each of the other lists.
+#[test]
+fn the_table_counts_the_wrong_lines() {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/users.md")).expect("the page");
+    let rows: Vec<(&str, usize)> = page
+        .lines()
+        .filter_map(|line| {
+            let [_, what, count, _] = line.split('|').map(str::trim).collect::<Vec<_>>()[..] else { return None };
+            Some((what, count.parse().ok()?))
+        })
+        .collect();
+    let mut rest = WRONG.len();
+    for (what, count) in &rows {
+        let Some(command) = what.strip_prefix("an argument of `").and_then(|rest| rest.strip_suffix('`')) else {
+            continue;
+        };
+        let lines = WRONG.iter().filter(|line| line.split(' ').next() == Some(command)).count();
+        assert_eq!(*count, lines, "{command}");
+        rest -= lines;
+    }
+    let of_lists = [("another command", rest), ("a file to write", 3 * WRITES.len()), ("a filter", 4 * FILTERS.len())];
+    for (what, lines) in of_lists {
+        let row = rows.iter().find(|(row, _)| row.contains(what)).unwrap_or_else(|| panic!("no row for {what}"));
+        assert_eq!(row.1, lines, "{what}");
+    }
+    let all: usize = rows.iter().map(|(_, count)| count).sum();
+    assert!(all > 200 && page.contains(&format!("{all} wrong command lines")), "the page should say {all}");
+}

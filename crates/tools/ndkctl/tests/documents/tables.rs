@@ -110,3 +110,26 @@ fn the_paths_through_the_code_are_those_of_the_code() {
     }
     assert!(steps >= 23, "{steps} steps");
 }
+
+/// Of each kind of user the table says how many commands there are; below it they stand.
+#[test]
+fn what_users_type_is_counted() {
+    let page = read("docs/users.md");
+    let rows: Vec<_> = page
+        .lines()
+        .filter_map(|line| {
+            let [_, who, _, _, pages, commands, _, _] = line.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+                return None;
+            };
+            Some((who, pages.parse::<usize>().ok()?, commands.parse::<usize>().ok()?))
+        })
+        .collect();
+    assert_eq!(rows.len(), 5, "{rows:?}");
+    for (who, pages, commands) in rows {
+        let part = page.split(&format!("\n### {who}\n")).nth(1).unwrap_or_else(|| panic!("no lines of a {who}"));
+        let part = part.split("\n#").next().unwrap_or_default();
+        let typed = part.lines().filter(|line| line.starts_with("    ")).count();
+        assert_eq!(commands, typed, "{who}");
+        assert!(pages > 0, "{who}");
+    }
+}
