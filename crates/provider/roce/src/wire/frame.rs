@@ -58,7 +58,7 @@ impl Envelope {
         let covered = ip.length() + udp::LENGTH + transport.len() - ICRC;
         let found = &transport[transport.len() - ICRC..];
         let start = ethernet.length();
-        if icrc::of(&frame[start..start + covered]).is_none_or(|right| right != found) {
+        if icrc::of_frame(&frame[..start + covered], start).is_none_or(|right| right != found) {
             return Err(Unreadable::Icrc);
         }
         Ok((Self { ethernet, ip, udp }, packet))
@@ -84,7 +84,7 @@ impl Envelope {
     #[inline]
     pub fn seal(&self, frame: &mut [u8], packet: usize) -> usize {
         let end = self.length() + packet;
-        let value = icrc::of_own(&mut frame[self.ethernet.length()..end - ICRC]).expect("a packet has a BTH");
+        let value = icrc::of_frame(&frame[..end - ICRC], self.ethernet.length()).expect("a packet has a BTH");
         frame[end - ICRC..end].copy_from_slice(&value);
         end
     }
