@@ -4,10 +4,12 @@
 
 mod common;
 
-use common::rig::{IN, Rig};
+use common::rig::{IN, OUT, Rig};
 use roce::{
     Failure,
-    wire::{Extended, Opcode, Reth},
+    psn::Psn,
+    qp::Work,
+    wire::{Extended, Opcode, Reth, Syndrome},
 };
 
 const NONE: Extended = Extended { reth: None, aeth: None, deth: None, immediate: None, invalidate: None };
@@ -78,6 +80,43 @@ fn acks_are_coalesced() {
         rig.send_only(index as u32, b"x");
     }
     assert_eq!(rig.short(IN), [(Opcode::Acknowledge, 2)]);
+}
+
+const SEND: Work = Work::Send { invalidate: None };
+
+#[test]
+fn an_ack_goes_behind_requests_but_not_behind_many() {
+    let mut rig = Rig::new();
+    let mut posted = 0;
+    for (index, requests) in [(0, 1), (1, 8), (2, 9), (3, 0)] {
+        rig.memory.post_receive(u64::from(index), 16);
+        rig.send_only(index, b"x");
+        let first = posted;
+        for _ in 0..requests {
+            rig.post(u64::from(posted), SEND, bytes(10));
+            posted += 1;
+        }
+        let sent: Vec<_> = rig.take_all().iter().map(|sent| (sent.bth.opcode, sent.bth.psn)).collect();
+        let mut expected: Vec<_> = (first..posted).map(|psn| (Opcode::SendOnly, Psn::new(OUT).plus(psn))).collect();
+        expected.insert(requests.min(8), (Opcode::Acknowledge, Psn::new(IN).plus(index)));
+        assert_eq!(sent, expected);
+        if posted > first {
+            rig.answer(Syndrome::Ack, posted - 1);
+        }
+    }
+}
+
+#[test]
+fn a_nak_and_the_data_of_a_read_do_not_wait_for_requests() {
+    let mut rig = Rig::new();
+    let opcodes = |rig: &mut Rig| rig.take_all().iter().map(|sent| sent.bth.opcode).collect::<Vec<_>>();
+    rig.post(1, SEND, bytes(10));
+    rig.send_only(1, b"ahead");
+    assert_eq!(opcodes(&mut rig), [Opcode::Acknowledge, Opcode::SendOnly]);
+    rig.memory.register(7, 0x1000, bytes(10));
+    rig.post(2, SEND, bytes(10));
+    rig.read(0, 0x1000, 7, 10);
+    assert_eq!(opcodes(&mut rig), [Opcode::ReadResponseOnly, Opcode::SendOnly]);
 }
 
 #[test]

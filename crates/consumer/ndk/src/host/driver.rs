@@ -23,6 +23,8 @@ type Source = Box<dyn FnMut(Duration, &mut dyn FnMut(&[u8])) -> usize>;
 const LOOK: Duration = Duration::from_millis(1);
 /// Looks at the source between two at the clock.
 const LOOKS: u32 = 4;
+/// Of so many waits one is spent the other way, to find out whether that has become the better one.
+const TRIES: u32 = 256;
 
 std::thread_local! {
     /// What this thread drives.
@@ -32,9 +34,7 @@ std::thread_local! {
 struct Drives {
     plug: Plug,
     source: Source,
-    /// How long to look before it sleeps: at most, and the next time.
-    longest: Duration,
-    spin: Duration,
+    habit: Habit,
     /// Frames have come in, and what is to be done about them is left for later.
     is_due: bool,
 }
@@ -64,29 +64,93 @@ impl Drives {
     }
 
     /// Does what was left for later, and takes in the next frames: until it `is_over`, or `patience` has. It looks for a while before it
-    /// sleeps, and for half as long the next time if that was in vain: then somebody else needs the core.
+    /// sleeps, or sleeps at once, as its [`Habit`] is.
     fn turn(&mut self, patience: Duration, is_over: impl Fn() -> bool) -> usize {
         self.go_on();
-        let begun = Instant::now();
-        for looks in 1_u32.. {
-            if is_over() {
-                return 0;
-            }
-            let count = self.look(Duration::ZERO);
-            if count > 0 || patience.is_zero() {
-                if looks > 1 {
-                    self.spin = self.longest;
-                }
-                return count;
-            }
-            // Without lending the core to others: on a busy machine it would come back much later than to one who sleeps.
-            if looks.is_multiple_of(LOOKS) && begun.elapsed() >= self.spin.min(patience) {
-                break;
-            }
-            hint::spin_loop();
+        if is_over() {
+            return 0;
         }
-        self.spin = (self.spin / 2).max(self.longest / 16);
-        self.look(patience.saturating_sub(begun.elapsed()))
+        if patience.is_zero() {
+            return self.look(patience);
+        }
+        let begun = Instant::now();
+        let looks = self.habit.begin();
+        if looks {
+            let end = self.habit.longest.min(patience);
+            for looks in 1_u32.. {
+                let count = self.look(Duration::ZERO);
+                if count > 0 {
+                    self.habit.looked(begun.elapsed());
+                    return count;
+                }
+                if is_over() {
+                    return 0;
+                }
+                // Without lending the core to others: on a busy machine it would come back much later than to one who sleeps.
+                if looks.is_multiple_of(LOOKS) && begun.elapsed() >= end {
+                    break;
+                }
+                hint::spin_loop();
+            }
+        }
+        let count = self.look(patience.saturating_sub(begun.elapsed()));
+        if looks {
+            self.habit.looked(begun.elapsed());
+        } else if count > 0 {
+            self.habit.slept(begun.elapsed());
+        }
+        count
+    }
+}
+
+/// How a thread waits: it looks for frames over and over, or sleeps until they come, whichever has brought them sooner of late.
+///
+/// Which one that is depends on where the peer runs. One on the same core cannot answer while this thread looks; one on another core, or on
+/// another machine, answers sooner than a core wakes up.
+#[derive(Debug)]
+struct Habit {
+    /// How long it looks before it sleeps at most.
+    longest: Duration,
+    /// How long waits have taken that began with looking.
+    looking: Duration,
+    /// How long those have taken that began with sleeping.
+    sleeping: Duration,
+    /// Waits since the last one that was spent the other way.
+    waits: u32,
+}
+
+impl Habit {
+    /// It begins with looking.
+    const fn new(longest: Duration) -> Self {
+        Self { longest, looking: Duration::ZERO, sleeping: longest, waits: 0 }
+    }
+
+    /// A wait begins. Returns true if it is to begin with looking.
+    fn begin(&mut self) -> bool {
+        self.waits += 1;
+        let is_try = self.waits == TRIES;
+        if is_try {
+            self.waits = 0;
+        }
+        !self.longest.is_zero() && (self.looking <= self.sleeping) != is_try
+    }
+
+    /// A wait that began with looking has taken so long; also one in which nothing has come.
+    fn looked(&mut self, time: Duration) {
+        self.looking = Self::mean(self.looking, time.min(self.longest * 2));
+    }
+
+    /// Frames have come in a wait that began with sleeping, so long after that.
+    fn slept(&mut self, time: Duration) {
+        // How long nothing is sent says nothing about how fast it comes.
+        if time <= self.longest * 2 {
+            self.sleeping = Self::mean(self.sleeping, time);
+        }
+    }
+
+    /// A few tries change it, and one that was disturbed does not.
+    fn mean(before: Duration, now: Duration) -> Duration {
+        (before * 3 + now) / 4
     }
 }
 
@@ -147,7 +211,8 @@ impl Wired {
     ///
     /// - What the thread posts goes out in the post.
     /// - When the thread waits, for completions or for a request, frames come in from `source`, which waits for one, gives all that are
-    ///   there, and returns how many. It looks for up to `spin` before it sleeps, for less after it has looked in vain.
+    ///   there, and returns how many. It looks for up to `spin` before it sleeps, or sleeps at once, whichever has brought frames sooner of
+    ///   late.
     /// - Nothing else brings frames in: while the thread does something else, the peer gets no answers. What is to be answered
     ///   goes out with the thread's next request, or when it waits.
     ///
@@ -165,7 +230,7 @@ impl Wired {
     ) -> Driver {
         let on = self.machine().run_on(0);
         let source: Source = Box::new(source);
-        let drives = Drives { plug: self.plug(), source, longest: spin, spin, is_due: false };
+        let drives = Drives { plug: self.plug(), source, habit: Habit::new(spin), is_due: false };
         DRIVES.with(|place| *place.borrow_mut() = Some(drives));
         Driver { on: Some(on) }
     }
@@ -197,5 +262,45 @@ impl Plug {
     fn take_in(&self, frame: &[u8]) -> bool {
         self.tap.with(|tap| tap.received(frame));
         Wire::take_in(&self.wire, &[frame])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::{Habit, TRIES};
+
+    const LONGEST: Duration = Duration::from_micros(50);
+
+    /// Waits that take so many microseconds when they begin with looking, and with sleeping; how many of the last ones began with looking.
+    fn waits(habit: &mut Habit, looking: u64, sleeping: u64) -> u32 {
+        let mut wait = |_: &u32| {
+            let looks = habit.begin();
+            if looks {
+                habit.looked(Duration::from_micros(looking));
+            } else {
+                habit.slept(Duration::from_micros(sleeping));
+            }
+            looks
+        };
+        (0..20 * TRIES).for_each(|number| _ = wait(&number));
+        u32::try_from((0..TRIES).filter(wait).count()).expect("few")
+    }
+
+    #[test]
+    fn a_thread_waits_as_frames_come_sooner_and_tries_the_other_way_seldom() {
+        let mut habit = Habit::new(LONGEST);
+        assert!(habit.begin(), "looking first");
+        assert_eq!(waits(&mut habit, 5, 40), TRIES - 1);
+        assert_eq!(waits(&mut habit, 60, 4), 1, "the peer has come to the same core");
+        assert_eq!(waits(&mut habit, 5, 40), TRIES - 1, "and has left it");
+    }
+
+    #[test]
+    fn who_waits_long_sleeps_and_who_may_not_look_does_too() {
+        let mut habit = Habit::new(LONGEST);
+        assert_eq!(waits(&mut habit, 5_000, 5_000), 1);
+        assert_eq!(waits(&mut Habit::new(Duration::ZERO), 5, 40), 0);
     }
 }

@@ -161,6 +161,11 @@ impl Responder {
         self.ack.is_some() || self.nak.is_some() || self.reads.iter().any(|read| !read.is_answered())
     }
 
+    /// Returns true if an ACK waits to go out, and nothing else.
+    pub fn has_only_ack(&self) -> bool {
+        self.ack.is_some() && self.nak.is_none() && self.reads.iter().all(Read::is_answered)
+    }
+
     /// Ends everything. A receive that a message had taken is completed.
     ///
     /// What is here for good is acknowledged still ([`take_last_ack`](Self::take_last_ack)): without that its sender would take it for
