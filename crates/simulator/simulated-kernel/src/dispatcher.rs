@@ -1,16 +1,9 @@
-//! Who waits, and for what: one lock for all objects, as the kernel's dispatcher has.
+//! Who waits, and for what: one lock and one condition for all objects, as the kernel's dispatcher has.
 
 use std::{
     collections::BTreeSet,
     fmt,
-    sync::{
-        Mutex, OnceLock,
-        atomic::{
-            AtomicU64,
-            Ordering::{AcqRel, Acquire},
-        },
-    },
-    thread::{self, Thread},
+    sync::{Condvar, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -22,7 +15,8 @@ use crate::{report::bug_check, rule::Rule, running, sites::site_in_words, sync::
 #[derive(Default)]
 pub struct Dispatcher {
     /// How many signals there were.
-    signals: AtomicU64,
+    signals: Mutex<u64>,
+    changed: Condvar,
     /// Those who wait, by numbers of their own.
     waits: Mutex<LiteMap<u64, Waiting>>,
     /// Events that were initialised again while they were set.
@@ -70,8 +64,6 @@ struct Waiting {
     objects: Vec<usize>,
     is_for_more: bool,
     rule: Option<Rule>,
-    /// The thread, once it sleeps.
-    sleeper: Option<Thread>,
     /// It may have ended: something that could end it was signalled since it was looked at.
     may_have_ended: bool,
 }
@@ -104,8 +96,7 @@ impl Dispatcher {
     pub fn list(&self, number: u64, wait: &Wait<'_>) -> Listed<'_> {
         let words = format!("{}{}", wait.what, site_in_words(running::current_site()));
         let Wait { is_for_more, rule, .. } = *wait;
-        let objects = wait.objects.to_vec();
-        let waiting = Waiting { words, objects, is_for_more, rule, sleeper: None, may_have_ended: true };
+        let waiting = Waiting { words, objects: wait.objects.to_vec(), is_for_more, rule, may_have_ended: true };
         lock(&self.waits).insert(number, waiting);
         Listed { dispatcher: self, number, polls: is_for_more }
     }
@@ -157,14 +148,10 @@ impl Dispatcher {
 
     fn signal_if(&self, ends: impl Fn(&Waiting) -> bool) {
         for (_, waiting) in lock(&self.waits).iter_mut() {
-            if ends(waiting) {
-                waiting.may_have_ended = true;
-                if let Some(sleeper) = waiting.sleeper.take() {
-                    sleeper.unpark();
-                }
-            }
+            waiting.may_have_ended |= ends(waiting);
         }
-        self.signals.fetch_add(1, AcqRel);
+        *lock(&self.signals) += 1;
+        self.changed.notify_all();
     }
 
     /// Whoever waits looks now: what is signalled from now on is new.
@@ -181,16 +168,15 @@ impl Dispatcher {
 
     /// How many signals there were.
     pub fn signals(&self) -> u64 {
-        self.signals.load(Acquire)
+        *lock(&self.signals)
     }
 
-    /// Returns when something that could end the wait was signalled since it was looked at, or after `longest`, or for no reason.
-    pub fn wait_for_signal(&self, wait: &Listed<'_>, longest: Duration) {
-        match lock(&self.waits).get_mut(&wait.number) {
-            Some(waiting) if !waiting.may_have_ended => waiting.sleeper = Some(thread::current()),
-            _ => return,
+    /// Returns when there was a signal since there were so many, or after `longest`.
+    pub fn wait_for_signal(&self, since: u64, longest: Duration) {
+        let signals = lock(&self.signals);
+        if *signals == since {
+            drop(self.changed.wait_timeout(signals, longest).unwrap_or_else(PoisonError::into_inner));
         }
-        thread::park_timeout(longest);
     }
 
     /// Has a wait without an end say this besides.

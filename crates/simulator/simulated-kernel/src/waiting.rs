@@ -42,7 +42,7 @@ fn until_any(state: &Arc<State>, end: Option<u64>, wait: &Wait<'_>, condition: &
     }
     let started = Instant::now();
     loop {
-        state.dispatcher.looks(&listed);
+        let before = state.dispatcher.signals();
         if condition() {
             return true;
         }
@@ -60,6 +60,6 @@ fn until_any(state: &Arc<State>, end: Option<u64>, wait: &Wait<'_>, condition: &
         if let Some(failure) = failures.first() {
             bug_check_panic(&failure.to_string());
         }
-        state.dispatcher.wait_for_signal(&listed, Duration::from_micros(left.min(20_000)));
+        state.dispatcher.wait_for_signal(before, Duration::from_micros(left.min(20_000)));
     }
 }
