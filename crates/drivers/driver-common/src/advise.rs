@@ -164,7 +164,9 @@ impl Sink for Tracer {
 /// The layer with the adviser.
 pub type Layer = Adviser<Kernel, Tracer>;
 
-/// The layer with the recorder, and the adviser behind it. One layer, because the adviser keeps closed objects for a while: a recorder's own
+/// The layer with the recorder, and the adviser behind it.
+///
+/// One layer, because the adviser keeps closed objects for a while: a recorder's own
 /// layer in front of it would look for what it knows of an object in memory that is free, before the adviser names the use after the close.
 pub type RecordedLayer = (Recorder<Kernel>, Layer);
 

@@ -196,8 +196,9 @@ pub mod at {
     pub const RELATED: usize = 44;
     /// The status, number or token. 4 bytes.
     pub const OUTCOME: usize = 56;
-    /// Of a short record: more of its arguments. Of any other: the number that the object has by which the adviser calls it
-    /// (`interpose::ObjectId`), if it was created and that is small enough, else 0. 2 bytes.
+    /// Of a short record: more of its arguments. Of any other: the adviser's number of the created object. 2 bytes.
+    ///
+    /// The number is that of `interpose::ObjectId`. 0: nothing was created, or the number is too large.
     pub const EXTRA: usize = 60;
     /// From bit 12 on what the outcome is: 0 nothing, 1 a status, 2 a number, 3 a token; bit 14: the call has returned, with this
     /// outcome, and has no other record for that. 2 bytes.

@@ -61,7 +61,7 @@ extern "C-unwind" fn ProbeForRead(address: PVOID, length: SIZE_T, alignment: ULO
 extern "C-unwind" fn ProbeForWrite(address: PVOID, length: SIZE_T, alignment: ULONG) {
     let refused = routine!("ProbeForWrite", APC_LEVEL, |_| {
         let is_absent = length != 0 && address.addr() < LOWEST;
-        refused("ProbeForWrite", address, length, alignment).or(is_absent.then_some(STATUS_ACCESS_VIOLATION))
+        refused("ProbeForWrite", address, length, alignment).or_else(|| is_absent.then_some(STATUS_ACCESS_VIOLATION))
     });
     if let Some(status) = refused {
         raise("ProbeForWrite", status);
