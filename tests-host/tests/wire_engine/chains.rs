@@ -54,7 +54,7 @@ impl<'s> Fast<'s> {
 /// Frames that A has sent until nothing moves any more.
 fn sent(s: &Session<'_>, platform: &conformance::host::HostPlatform) -> u64 {
     s.settle();
-    counters(platform, 0).frames_sent
+    counters(platform, 0).packets_sent
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_fast_registration_waits_for_no_answer() {
         fast.register(&pair, 3)?;
         fast.write(&pair, 4, 0)?;
         // Nothing was answered, and all of it is on its way: a packet of the first write, four of the second.
-        while counters(platform, 0).frames_sent < before + 5 {
+        while counters(platform, 0).packets_sent < before + 5 {
             assert_eq!(counters(platform, 0).timeouts, 0, "the registration waits for the write before it");
             s.settle();
         }
@@ -141,9 +141,9 @@ fn a_fenced_registration_waits_for_the_reads_before_it() {
         is_done(&pair.a.initiated().take_one()?, 3, NtStatus::CANCELLED)?;
         is_done(&pair.a.initiated().take_one()?, 4, NtStatus::CANCELLED)?;
         let counted = counters(platform, 0);
-        // The read, its repetitions, and what leaves with the connection.
+        // The read, its repetitions, and what leaves with the connection; beside them only the station of the peer is asked for.
         let reads = 1 + counted.timeouts - 1;
-        assert!(counted.frames_sent - before - reads <= 2, "{counted:?}");
+        assert!(counted.packets_sent - before - reads <= 2, "{counted:?}");
         conformance::HELD
     });
 }

@@ -84,11 +84,11 @@ fn requests_behind_an_invalidation_do_not_wait_for_those_before_it() {
         pair.a.initiator_done(1)?;
         platform.pull_cable();
         s.settle();
-        let before = counters(platform, 0).frames_sent;
+        let before = counters(platform, 0).packets_sent;
         pair.a.write(2, 0, 64, pair.b.remote(0), 0)?;
         invalidate(&pair, 3, &fast)?;
         pair.a.write(4, 0, 64, pair.b.remote(64), 0)?;
-        while counters(platform, 0).frames_sent < before + 2 {
+        while counters(platform, 0).packets_sent < before + 2 {
             assert_eq!(counters(platform, 0).timeouts, 0, "the second write waits for the first");
             s.settle();
         }
