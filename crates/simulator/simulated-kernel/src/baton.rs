@@ -70,23 +70,17 @@ impl Turns {
         self.looked.retain(|_, looked| !looked.polls);
     }
 
-    /// Those for whom something was signalled look again.
-    fn note_signals(&mut self, dispatcher: &Dispatcher) {
-        let signals = dispatcher.signals();
-        if signals == self.signals {
-            return;
+    /// Those look again for whom something was signalled, or whose time has come: it also passes while others run.
+    fn note(&mut self, machine: &MachineRef, dispatcher: &Dispatcher) {
+        let (now, signals, before) = (machine.now(), dispatcher.signals(), self.looked.len());
+        self.looked.retain(|_, looked| looked.end.is_none_or(|end| now < end));
+        if signals != self.signals {
+            self.signals = signals;
+            self.looked.retain(|_, looked| !dispatcher.may_have_ended(looked.wait));
         }
-        self.signals = signals;
-        let before = self.looked.len();
-        self.looked.retain(|_, looked| !dispatcher.may_have_ended(looked.wait));
         if self.looked.len() != before {
             self.again = Again::Nobody;
         }
-    }
-
-    /// It is that late: for some the time has come.
-    fn note_time(&mut self, now: u64) {
-        self.looked.retain(|_, looked| looked.end.is_none_or(|end| now < end));
     }
 
     /// The earliest time that somebody waits for.
@@ -190,10 +184,10 @@ impl Baton {
     }
 
     /// Lets another thread go on, if there is one that may have something to do, and waits for the turn to come back.
-    fn pass(&self, dispatcher: &Dispatcher) {
+    fn pass(&self, machine: &MachineRef, dispatcher: &Dispatcher) {
         let me = running::thread();
         let mut turns = lock(&self.turns);
-        turns.note_signals(dispatcher);
+        turns.note(machine, dispatcher);
         // Round and round, so that nobody is left out, and beginning anywhere.
         let skip = turns.random.next_u64().is_multiple_of(4);
         turns.threads.retain(|&thread| thread != me);
@@ -204,13 +198,6 @@ impl Baton {
         turns.trace = SplitMix64::seed_from_u64(turns.trace ^ next).next_u64();
         Self::give(turns, next);
         self.take();
-    }
-
-    /// The current thread waits no longer.
-    fn go_on(&self) {
-        let mut turns = lock(&self.turns);
-        turns.looked.remove(&running::thread());
-        turns.again = Again::Nobody;
     }
 
     /// Waits until `condition` holds or that time has come. Whether it holds.
@@ -224,20 +211,21 @@ impl Baton {
     ) -> bool {
         loop {
             let mut holds = false;
+            lock(&self.turns).looked.remove(&running::thread());
             dispatcher.looks(wait);
             let acted = ran(machine, || holds = condition());
             if holds || end.is_some_and(|end| machine.now() >= end) {
-                self.go_on();
+                lock(&self.turns).again = Again::Nobody;
                 return holds;
             }
             // Who asks a driver lets it act, perhaps after it has answered: what has come of that is looked at once more.
             if acted {
-                self.yield_now(dispatcher);
+                self.yield_now(machine, dispatcher);
                 continue;
             }
             let (runs, everybody) = {
                 let mut turns = lock(&self.turns);
-                turns.note_signals(dispatcher);
+                turns.note(machine, dispatcher);
                 turns.looked.insert(running::thread(), Looked { wait: wait.number(), end, polls: wait.polls() });
                 let everybody = turns.threads.iter().all(|thread| turns.looked.contains_key(thread));
                 (turns.random.next_u64().is_multiple_of(2), everybody)
@@ -248,7 +236,7 @@ impl Baton {
             if everybody {
                 self.all_wait(machine, dispatcher, what);
             }
-            self.pass(dispatcher);
+            self.pass(machine, dispatcher);
         }
     }
 
@@ -283,25 +271,24 @@ impl Baton {
         }
         let mut turns = lock(&self.turns);
         turns.again = Again::Nobody;
-        turns.note_time(machine.now());
         turns.poll_again();
     }
 
     /// Lets another thread go on, if there is one. Whoever waits looks again, before and after it.
-    pub fn yield_now(&self, dispatcher: &Dispatcher) {
+    pub fn yield_now(&self, machine: &MachineRef, dispatcher: &Dispatcher) {
         lock(&self.turns).poll_again();
-        self.pass(dispatcher);
+        self.pass(machine, dispatcher);
         lock(&self.turns).poll_again();
     }
 
     /// A point at which other threads may get in between.
-    pub fn preempt(&self, dispatcher: &Dispatcher) {
+    pub fn preempt(&self, machine: &MachineRef, dispatcher: &Dispatcher) {
         if current_irql() != Irql::PASSIVE_LEVEL || !no_locks_held() {
             return;
         }
         let yields = lock(&self.turns).random.next_u64() % 100 < u64::from(self.preemption);
         if yields {
-            self.pass(dispatcher);
+            self.pass(machine, dispatcher);
         }
     }
 }

@@ -32,8 +32,8 @@ pub struct Wait<'what> {
     pub what: &'what str,
     /// The addresses of the objects.
     pub objects: &'what [usize],
-    /// Signals of other objects may end it too.
-    pub is_for_more: bool,
+    /// Not everything that may end it is named, or signalled: any signal has it look again.
+    pub polls: bool,
     /// The rule that somebody has broken if the wait never ends, where that is certain.
     pub rule: Option<Rule>,
 }
@@ -41,7 +41,7 @@ pub struct Wait<'what> {
 impl<'what> Wait<'what> {
     /// For these objects, and nothing else.
     pub const fn of(what: &'what str, objects: &'what [usize]) -> Self {
-        Self { what, objects, is_for_more: false, rule: None }
+        Self { what, objects, polls: false, rule: None }
     }
 
     /// For a time to come.
@@ -53,7 +53,7 @@ impl<'what> Wait<'what> {
 /// For something that any signal may bring.
 impl<'what> From<&'what str> for Wait<'what> {
     fn from(what: &'what str) -> Self {
-        Self { is_for_more: true, ..Self::of(what, &[]) }
+        Self { polls: true, ..Self::of(what, &[]) }
     }
 }
 
@@ -62,7 +62,7 @@ struct Waiting {
     /// In words: for what, and where.
     words: String,
     objects: Vec<usize>,
-    is_for_more: bool,
+    polls: bool,
     rule: Option<Rule>,
     /// It may have ended: something that could end it was signalled since it was looked at.
     may_have_ended: bool,
@@ -95,10 +95,10 @@ impl Drop for Listed<'_> {
 impl Dispatcher {
     pub fn list(&self, number: u64, wait: &Wait<'_>) -> Listed<'_> {
         let words = format!("{}{}", wait.what, site_in_words(running::current_site()));
-        let Wait { is_for_more, rule, .. } = *wait;
-        let waiting = Waiting { words, objects: wait.objects.to_vec(), is_for_more, rule, may_have_ended: true };
+        let Wait { polls, rule, .. } = *wait;
+        let waiting = Waiting { words, objects: wait.objects.to_vec(), polls, rule, may_have_ended: true };
         lock(&self.waits).insert(number, waiting);
-        Listed { dispatcher: self, number, polls: is_for_more }
+        Listed { dispatcher: self, number, polls }
     }
 
     /// An event is initialised. Whoever waits for it may wait for ever, and so may who comes later, if it was set before.
@@ -143,7 +143,7 @@ impl Dispatcher {
 
     /// Has those look again who wait for the object at that address, or for more than they have named.
     pub fn signal_of(&self, object: usize) {
-        self.signal_if(|waiting| waiting.is_for_more || waiting.objects.contains(&object));
+        self.signal_if(|waiting| waiting.polls || waiting.objects.contains(&object));
     }
 
     fn signal_if(&self, ends: impl Fn(&Waiting) -> bool) {

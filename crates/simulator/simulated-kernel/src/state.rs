@@ -151,7 +151,7 @@ impl State {
     pub fn preempt(&self) {
         self.machine.preempt();
         if let Some(baton) = &self.baton {
-            baton.preempt(&self.dispatcher);
+            baton.preempt(&self.machine, &self.dispatcher);
         }
     }
 }

@@ -61,7 +61,7 @@ pub fn interrupt_time(state: &Arc<State>) -> u64 {
         let asked = state.part::<Asked>().0.fetch_add(1, Relaxed) + 1;
         let free = machine::current_irql() == machine::Irql::PASSIVE_LEVEL && machine::no_locks_held();
         if free && asked.is_multiple_of(IMPATIENCE) {
-            baton.yield_now(&state.dispatcher);
+            baton.yield_now(&state.machine, &state.dispatcher);
             state.machine.run_for(IMPATIENCE);
         }
     }
