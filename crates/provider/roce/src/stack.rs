@@ -449,9 +449,8 @@ impl Stack {
         let mut from = 0;
         while let Some(number) = self.qps.expired(now, &mut from) {
             let Some(entry) = self.qps.get_mut(number) else { continue };
-            let (connection, timeouts) = (entry.connection, self.counters.timeouts);
-            entry.qp.tick(now, adapter, &mut self.counters);
-            if self.counters.timeouts != timeouts {
+            let connection = entry.connection;
+            if entry.qp.tick(now, adapter, &mut self.counters) {
                 let (manager, context) = manager!(self, now, adapter);
                 manager.doubt(context, connection);
             }

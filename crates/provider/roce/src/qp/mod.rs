@@ -264,12 +264,12 @@ impl QueuePair {
         self.responder.take_last_ack(link)
     }
 
-    /// Time has passed.
-    pub fn tick(&mut self, now: u64, adapter: &mut impl Adapter, counters: &mut Counters) {
-        if let Some(link) = self.link.as_ref().filter(|_| self.state == State::Ready) {
-            self.requester.tick(now, link, counters);
-        }
+    /// Time has passed. Returns true if the peer has not answered in time.
+    pub fn tick(&mut self, now: u64, adapter: &mut impl Adapter, counters: &mut Counters) -> bool {
+        let link = self.link.as_ref().filter(|_| self.state == State::Ready);
+        let is_late = link.is_some_and(|link| self.requester.tick(now, link, counters));
         self.settle(adapter);
+        is_late
     }
 
     /// When [`tick`](Self::tick) must be called; zero is at once.

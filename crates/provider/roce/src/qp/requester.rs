@@ -565,16 +565,18 @@ impl Requester {
         self.rnr_until = Some(now + timeout::of_rnr_code(code));
     }
 
-    /// Time passes.
-    pub fn tick(&mut self, now: u64, link: &Link, counters: &mut Counters) {
+    /// Time passes. Returns true if the peer has not answered in time.
+    pub fn tick(&mut self, now: u64, link: &Link, counters: &mut Counters) -> bool {
         if self.rnr_until.is_some_and(|until| until <= now) {
             self.rnr_until = None;
         }
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
+        let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
+        if is_late {
             counters.timeouts += 1;
             self.refused = None;
             self.retry(now, link);
         }
+        is_late
     }
 }
 
