@@ -166,8 +166,8 @@ pub type Layer = Adviser<Kernel, Tracer>;
 
 /// The layer with the recorder, and the adviser behind it.
 ///
-/// One layer, because the adviser keeps closed objects for a while: a recorder's own
-/// layer in front of it would look for what it knows of an object in memory that is free, before the adviser names the use after the close.
+/// One layer, because the adviser keeps closed objects for a while: a recorder's own layer in front of it would look for what it knows of
+/// an object in memory that is free, before the adviser names the use after the close.
 pub type RecordedLayer = (Recorder<Kernel>, Layer);
 
 /// What the adviser has found on an adapter.

@@ -133,16 +133,8 @@ fn main() {
     let mut maker = Maker { pairs, records: Vec::new(), findings: Vec::new() };
     (0..pairs).for_each(|pair| maker.create(pair));
     (0..messages).for_each(|number| maker.message(number));
-    let recording = Recording {
-        records: maker.records,
-        frames: Vec::new(),
-        numbers: Vec::new(),
-        findings: maker.findings,
-        first: 0,
-        lost: 0,
-        torn: 0,
-        processors: 2,
-    };
+    let recording =
+        Recording { records: maker.records, findings: maker.findings, processors: 2, ..Recording::default() };
     let timeline = Timeline::of(&recording);
     fs::write(path, html(&timeline, &format!("{pairs} queue pairs"))).expect("the page is written");
     println!("{} marks on {} lanes", timeline.marks.len(), timeline.lanes.len());

@@ -73,7 +73,7 @@ pub struct Record {
 }
 
 /// What was recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// In the order in which it happened.
     pub records: Vec<Record>,

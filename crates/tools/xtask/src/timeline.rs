@@ -137,7 +137,7 @@ impl Timeline {
         let [results, recording, page] =
             ["json", "ndkrec", "html"].map(|kind| browser.folder.join(format!("{name}.{kind}")));
         let count = pairs.to_string();
-        cmd!(sh, "cargo run --quiet --package examples --example many_queue_pairs -- {count}")
+        cmd!(sh, "cargo run --quiet --package examples --example many_queue_pairs -- {count} 1")
             .env("NDK_RECORD", &recording)
             .ignore_stdout()
             .run()?;

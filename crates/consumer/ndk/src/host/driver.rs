@@ -77,7 +77,7 @@ impl Drives {
         let looks = self.habit.begin();
         if looks {
             let end = self.habit.longest.min(patience);
-            for looks in 1_u32.. {
+            for times in 1_u32.. {
                 let count = self.look(Duration::ZERO);
                 if count > 0 {
                     self.habit.looked(begun.elapsed());
@@ -87,7 +87,7 @@ impl Drives {
                     return 0;
                 }
                 // Without lending the core to others: on a busy machine it would come back much later than to one who sleeps.
-                if looks.is_multiple_of(LOOKS) && begun.elapsed() >= end {
+                if times.is_multiple_of(LOOKS) && begun.elapsed() >= end {
                     break;
                 }
                 hint::spin_loop();

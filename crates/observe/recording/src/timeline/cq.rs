@@ -241,16 +241,7 @@ mod tests {
                 arguments: arguments.clone(),
             };
         let records = (0..).zip(events).map(record).collect();
-        Recording {
-            records,
-            frames: Vec::new(),
-            numbers: Vec::new(),
-            findings: Vec::new(),
-            first: 0,
-            lost: 0,
-            torn: 0,
-            processors: 1,
-        }
+        Recording { records, processors: 1, ..Recording::default() }
     }
 
     fn arm(kind: u32) -> [(Phase, Function, Arguments, Outcome); 2] {

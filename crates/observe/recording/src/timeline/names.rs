@@ -173,16 +173,7 @@ mod tests {
 
     #[test]
     fn words_of_the_adviser_get_the_names_of_the_recording() {
-        let mut names = Names::of(&Recording {
-            records: Vec::new(),
-            frames: Vec::new(),
-            numbers: Vec::new(),
-            findings: Vec::new(),
-            first: 0,
-            lost: 0,
-            torn: 0,
-            processors: 1,
-        });
+        let mut names = Names::of(&Recording::default());
         for (object, kind, number) in [(9, NDK_OBJECT_TYPE::QP, 4), (10, NDK_OBJECT_TYPE::SHARED_ENDPOINT, 5)] {
             names.kinds.insert(object, (kind, 1));
             names.advised.insert((2, kind.0, number), object);
