@@ -141,14 +141,19 @@ fn a_cycle_is_found() {
 /// The folders of `crates`, the lowest first: a crate may use those of its own folder and of folders before it.
 const ROLES: [&str; 9] = ["abi", "provider", "observe", "consumer", "suite", "nd2", "drivers", "simulator", "tools"];
 
-/// The crates of the workspace: name, role, and what they need when they are not tested.
-fn crates() -> Vec<(String, String, Vec<String>)> {
+/// What cargo says of the packages of the workspace.
+fn metadata() -> serde_json::Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(sources::root())
         .output()
         .expect("cargo runs");
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The crates of the workspace: name, role, and what they need when they are not tested.
+fn crates() -> Vec<(String, String, Vec<String>)> {
+    let metadata = metadata();
     let word = |value: &serde_json::Value| value.as_str().expect("a name").to_owned();
     let packages = metadata["packages"].as_array().expect("packages").iter();
     packages
@@ -187,4 +192,66 @@ fn every_folder_of_crates_says_what_it_is() {
             assert!(text.contains(&format!("[{name}]({name})")), "crates/{role}/README.md does not name {name}");
         }
     }
+}
+
+/// Does any of these sources have a unit test?
+fn has_tests(sources: &[Source]) -> bool {
+    sources.iter().any(|source| code_of(&source.text).contains("#[test]"))
+}
+
+/// Does any of these sources have an example that rustdoc compiles, in a block of its documentation?
+fn has_examples(sources: &[Source]) -> bool {
+    let fence = |line: &str| {
+        let line = line.trim_start();
+        let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
+        text.trim_start().strip_prefix("```").map(str::to_owned)
+    };
+    sources.iter().any(|source| {
+        // Every second fence ends a block.
+        let mut fences = source.text.lines().filter_map(fence).step_by(2);
+        fences.any(|language| ["", "no_run", "rust", "should_panic", "compile_fail"].contains(&&*language))
+    })
+}
+
+/// Libraries whose tests `cargo xtask ci` runs, because they take long to build.
+const IN_CI: [&str; 1] = ["simulated-kernel"];
+
+/// Cargo believes what a manifest says: tests of a library with `test = false` never run, and one that has none is built again for nothing.
+#[test]
+fn a_library_says_whether_it_has_tests_and_examples() {
+    let mut libraries = 0;
+    for package in metadata()["packages"].as_array().expect("packages") {
+        let targets = package["targets"].as_array().expect("targets").iter();
+        for target in targets.filter(|target| target["kind"].to_string().contains("lib")) {
+            let root = sources::root().canonicalize().expect("the repository");
+            let source = std::path::PathBuf::from(target["src_path"].as_str().expect("a path"));
+            let folder = source.parent().and_then(|folder| folder.canonicalize().ok()).expect("a folder of sources");
+            let manifest = std::path::Path::new(package["manifest_path"].as_str().expect("a path"));
+            // The copies of broken providers have the sources of others.
+            if !folder.starts_with(manifest.parent().and_then(|own| own.canonicalize().ok()).expect("a folder")) {
+                continue;
+            }
+            let folder = folder.strip_prefix(&root).expect("a folder of the repository");
+            let sources = files(&folder.to_string_lossy(), &["rs"]);
+            let name = package["name"].as_str().expect("a name");
+            let said = (target["test"] == true || IN_CI.contains(&name), target["doctest"] == true);
+            assert_eq!(said, (has_tests(&sources), has_examples(&sources)), "[lib] of {name}: test, doctest");
+            libraries += 1;
+        }
+    }
+    assert!(libraries > 30, "{libraries} libraries were seen");
+    let steps = std::fs::read_to_string(sources::root().join("crates/tools/xtask/src/ci.rs")).expect("the steps of CI");
+    for name in IN_CI {
+        assert!(steps.contains(&format!("cargo test -p {name} --lib")), "no step of CI runs the tests of {name}");
+    }
+}
+
+#[test]
+fn tests_and_examples_of_a_library_are_seen() {
+    let source = |text: &str| [Source { path: "lib.rs".to_owned(), text: text.to_owned() }];
+    assert!(has_tests(&source("#[cfg(test)]\nmod tests {\n    #[test]\n    fn one() {}\n}")));
+    assert!(!has_tests(&source("// An attribute such as #[test]\nfn one() {}")));
+    assert!(has_examples(&source("//! Such as\n//!\n//! ```\n//! one();\n//! ```\n")));
+    assert!(has_examples(&source("    /// ```no_run\n    /// one();\n    /// ```\n")));
+    assert!(!has_examples(&source("/// ```text\n/// one\n/// ```\n// ```\n")));
 }

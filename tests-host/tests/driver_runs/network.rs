@@ -183,9 +183,9 @@ fn the_suite_counts_the_same_over_winsock_as_over_the_private_interface() {
 }
 
 #[test]
-fn the_suite_passes_over_one_interface_on_threads() {
-    in_a_process_of_its_own("network::the_suite_passes_over_one_interface_on_threads", || {
-        with_world(&Kernel::threads().start(), |world| {
+fn the_suite_passes_over_one_interface() {
+    in_a_process_of_its_own("network::the_suite_passes_over_one_interface", || {
+        with_world(&Kernel::seeded(8).start(), |world| {
             let begun = world.begin("Ethernet 3", "");
             assert_eq!(begun.problem, Problem::None as u32);
             let (last, _) = world.finish(|_| ());

@@ -122,7 +122,7 @@ fn the_suite_counts_the_same_through_the_miniport_as_over_the_private_interface(
 fn the_suite_passes_through_the_miniport_on_threads() {
     in_a_process_of_its_own("suite::the_suite_passes_through_the_miniport_on_threads", || {
         // The other engine is on threads through `softndk`, and through this miniport with a seed.
-        let (last, _) = through_the_miniport(&Kernel::threads().start(), 1);
+        let (last, _) = through_the_miniport(&Kernel::threads().processors(4).start(), 1);
         assert_eq!(last.failed, 0);
     });
 }

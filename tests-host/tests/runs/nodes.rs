@@ -68,11 +68,11 @@ fn a_consumer_pings_itself_on_another_machine_and_a_seed_repeats() {
     let bad = "loss = 1\ndouble = 1\nreorder = 5\ncorrupt = 0.5";
     for (name, network) in [("clean", "loss = 0"), ("lossy", "loss = 1"), ("bad", bad)] {
         let script = script(name, &[("loss = 1 ", &format!("{network}\n#"))]);
-        let once = run(&script, "1..4", "right");
+        let once = run(&script, "1..2", "right");
         passed(&once);
         let hashes: std::collections::BTreeSet<_> = once.outcomes.iter().filter_map(|outcome| outcome.hash).collect();
-        assert_eq!(hashes.len(), 4, "each seed is another run: {once}");
-        assert_eq!(said(&once), said(&run(&script, "1..4", "right")), "{name}");
+        assert_eq!(hashes.len(), 2, "each seed is another run: {once}");
+        assert_eq!(said(&once), said(&run(&script, "1..2", "right")), "{name}");
     }
 }
 

@@ -109,10 +109,15 @@ struct Ended {
 
 /// Each case between two adapters.
 fn each_case(kernel: &Kernel, nics: [&Nic; 2], seed: u64) -> Vec<Ended> {
+    one_in(1, kernel, nics, seed)
+}
+
+/// One in so many cases between two adapters.
+fn one_in(step: usize, kernel: &Kernel, nics: [&Nic; 2], seed: u64) -> Vec<Ended> {
     let consumer = Consumer::load(kernel).expect("the consumer loads");
     let program = TestDriver::new(ToKernel(consumer_control(kernel)));
     let ends = nics.map(|nic| nic.if_index().to_string());
-    let ended = cases::all().map(|case| {
+    let ended = cases::all().step_by(step).map(|case| {
         let (last, outcome) = run(kernel, &program, case.name, &ends, seed);
         assert_eq!((last.state, last.reason), (State::Finished as u32, Reason::None as u32), "{}", case.name);
         Ended { case: case.name, last, outcome }
@@ -149,7 +154,8 @@ fn all_right(ended: &[Ended]) {
     let wrong: Vec<_> = wrong.iter().map(|ended| format!("{}: {}", ended.case, ended.outcome)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
     let passed: u32 = ended.iter().map(|ended| ended.last.passed).sum();
-    assert!(passed > 200, "{passed} cases have passed; the others say that the profile has not what they need");
+    let cases = u32::try_from(ended.len()).expect("hundreds");
+    assert!(passed > cases / 2, "{passed} cases have passed; the others say that the profile has not what they need");
 }
 
 #[test]
@@ -288,8 +294,9 @@ impl Exchange for Forwarder {
     }
 }
 
-/// The suite with two adapters that reach each other over another machine only: each of two processes says the same of all cases.
-fn over_another_machine(test: &str, impairment: Impairment, seed: u64) {
+/// One in so many cases of the suite, with two adapters that reach each other over another machine only: each of two processes says the same
+/// of all of them.
+fn over_another_machine(test: &str, step: usize, impairment: Impairment, seed: u64) {
     in_processes_of_their_own::<2>(
         test,
         |_| {
@@ -297,7 +304,7 @@ fn over_another_machine(test: &str, impairment: Impairment, seed: u64) {
             kernel.network().join(Box::new(Forwarder::new(impairment, seed)));
             let peer = FAR.ip().to_string();
             with_wire_by(&kernel, [peer.as_str(); 2], &[("RdmaProfile", PROFILE)], |_, nics| {
-                all_right(&each_case(&kernel, nics, seed));
+                all_right(&one_in(step, &kernel, nics, seed));
                 have_sent(nics);
             });
             vec![format!("{:#x} at {} us", kernel.trace_hash(), kernel.now())]
@@ -318,12 +325,20 @@ const DELAY: Impairment = Impairment {
 #[test]
 #[ignore = "once a night, as with loss below: cargo test -p tests-host --test wire -- --ignored"]
 fn the_suite_passes_over_another_machine() {
-    over_another_machine("suite::the_suite_passes_over_another_machine", DELAY, 9);
+    over_another_machine("suite::the_suite_passes_over_another_machine", 1, DELAY, 9);
 }
 
 #[test]
+#[ignore = "once a night: cargo test -p tests-host --test wire -- --ignored"]
 fn the_suite_passes_over_another_machine_and_a_network_that_loses_datagrams() {
     let impairment = Impairment { lost: 10_000, ..DELAY };
     let test = "suite::the_suite_passes_over_another_machine_and_a_network_that_loses_datagrams";
-    over_another_machine(test, impairment, 10);
+    over_another_machine(test, 1, impairment, 10);
+}
+
+#[test]
+fn a_part_of_the_suite_passes_over_another_machine_and_a_network_that_loses_datagrams() {
+    let impairment = Impairment { lost: 10_000, ..DELAY };
+    let test = "suite::a_part_of_the_suite_passes_over_another_machine_and_a_network_that_loses_datagrams";
+    over_another_machine(test, 7, impairment, 10);
 }

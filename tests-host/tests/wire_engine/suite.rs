@@ -1,7 +1,7 @@
 //! The conformance suite between two adapters that reach each other by frames only: each case ends as in memory, or is listed with the
 //! reason.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use conformance::{
     Outcome, Run, cases,
@@ -81,15 +81,20 @@ fn unlike(
     unlisted.map(|(name, outcome)| format!("{name}\n  in memory: {outcome}\n  by frames: {}", there[name])).collect()
 }
 
+const SEEDED: Scheduler = Scheduler::Seeded { seed: 0, preemption: 10 };
+
+/// How the cases end in memory.
+static IN_MEMORY: LazyLock<BTreeMap<&'static str, Outcome>> =
+    LazyLock::new(|| outcomes(setup(false, SEEDED, CLEAN), 1));
+
 #[test]
 fn cases_end_as_in_memory() {
-    const SEEDED: Scheduler = Scheduler::Seeded { seed: 0, preemption: 10 };
     for scheduler in [SEEDED, Scheduler::Threads] {
-        let here = outcomes(setup(false, scheduler, CLEAN), 1);
+        let here = &*IN_MEMORY;
         let there = outcomes(setup(true, scheduler, CLEAN), 1);
         assert!(here.len() > 400, "{} cases", here.len());
         let wrong =
-            unlike(&here, &there, |name, seen| is_listed(DIFFERENCES, name, seen) || is_listed(TIMING, name, seen));
+            unlike(here, &there, |name, seen| is_listed(DIFFERENCES, name, seen) || is_listed(TIMING, name, seen));
         assert!(wrong.is_empty(), "{} of {}, {scheduler:?}:\n{}", wrong.len(), here.len(), wrong.join("\n"));
         for (name, text, why) in DIFFERENCES {
             let seen = there[name].to_string();
@@ -100,7 +105,6 @@ fn cases_end_as_in_memory() {
 
 #[test]
 fn cases_end_as_in_memory_on_a_spoilt_cable() {
-    const SEEDED: Scheduler = Scheduler::Seeded { seed: 0, preemption: 10 };
     let kinds = [
         Impairments { loss: 20, ..CLEAN },
         Impairments { duplicates: 50, disorder: 50, ..CLEAN },
@@ -109,9 +113,9 @@ fn cases_end_as_in_memory_on_a_spoilt_cable() {
     ];
     let mut wrong = Vec::new();
     for (seed, impairments) in (1..).zip(kinds) {
-        let here = outcomes(setup(false, SEEDED, CLEAN), seed);
+        let here = &*IN_MEMORY;
         let there = outcomes(setup(true, SEEDED, impairments), seed);
-        let unlisted = unlike(&here, &there, |name, seen| {
+        let unlisted = unlike(here, &there, |name, seen| {
             is_lost_nak(&here[name].to_string(), seen)
                 || [DIFFERENCES, TIMING, IMPAIRED].iter().any(|list| is_listed(list, name, seen))
         });

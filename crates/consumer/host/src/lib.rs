@@ -42,6 +42,7 @@
 //! ```
 
 pub mod console;
+pub mod device;
 pub mod machine;
 mod memory;
 mod os;

@@ -20,13 +20,13 @@ pub use engine::wire::{Cable, Counters, WireConfig};
 use fallible::{Arc, try_box};
 use host::{
     HostOs, PinnedBuffer,
+    device::{self, HostDevice},
     machine::{self, EventKind, Irql, Machine, MachineRef, current_irql, locks_held},
 };
 use interpose::adviser::Finding;
 pub use interpose::faults;
 use ndkpi::{MDL, NDK_ADAPTER, NDK_VERSION, NtStatus};
 pub use provider::Config;
-use provider::Device;
 use recorder::{Ring, Tap};
 
 pub use self::{
@@ -72,7 +72,7 @@ use crate::{
 /// - `NDK_RECORD=FILE`: a recording, which is written when the last adapter of the machine has gone. With several machines in one
 ///   program, it is that of the last one.
 pub struct Loopback {
-    devices: Vec<Arc<Device<HostOs>>>,
+    devices: Vec<Arc<HostDevice>>,
     /// In front of the machine: it ends before that.
     observed: StdArc<Observed>,
     machine: Arc<Machine>,
@@ -113,7 +113,7 @@ impl Loopback {
         for number in 1..=adapters {
             let mut config = Config { addresses: Config::addresses_of(number), ..Config::default() };
             adjust(&mut config);
-            devices.push(Device::try_new_on(&os, &fabric, config)?);
+            devices.push(device::on_fabric(&os, &fabric, config)?);
         }
         Ok(Self { devices, observed, machine: Arc::try_new(machine)? })
     }
@@ -226,11 +226,11 @@ impl Loopback {
         Ok(adapter)
     }
 
-    fn open_observed(&self, device: &Arc<Device<HostOs>>) -> Result<Adapter, NtStatus> {
-        let raw = Device::open(device, NDK_VERSION::V2_1)?;
+    fn open_observed(&self, device: &Arc<HostDevice>) -> Result<Adapter, NtStatus> {
+        let raw = device::open(device, NDK_VERSION::V2_1)?;
         let close = |adapter| {
-            // SAFETY: the adapter came from `Device::open` above, and is not used again.
-            unsafe { Device::<HostOs>::close(adapter) };
+            // SAFETY: the adapter came from `device::open` above, and is not used again.
+            unsafe { device::close(adapter) };
         };
         // SAFETY: the adapter was just opened, `close` closes such an adapter, and nobody else has it.
         let (raw, close) = unsafe { self.observed.wrap(device.os(), raw, Box::new(close)) }?;
@@ -252,7 +252,7 @@ impl Loopback {
 
     /// The devices behind the adapters, with their counters and connections.
     #[must_use]
-    pub fn devices(&self) -> &[Arc<Device<HostOs>>] {
+    pub fn devices(&self) -> &[Arc<HostDevice>] {
         &self.devices
     }
 
@@ -342,7 +342,7 @@ impl Wired {
     ///
     /// # Errors
     ///
-    /// As [`Device::try_new_with_cable`].
+    /// As [`provider::Device::try_new_with_cable`].
     pub fn start(config: Config, wire: WireConfig, cable: Box<dyn Cable>) -> Result<Self, NtStatus> {
         Self::with(Machine::threads().start(), config, wire, cable)
     }
@@ -391,7 +391,7 @@ impl Wired {
     ) -> Result<Self, NtStatus> {
         let tap = TapSlot::default();
         let cable: Box<dyn Cable> = try_box(Tapped::new(cable, tap.clone()))?;
-        let device = Device::try_new_with_cable(os, &Fabric::try_new(os)?, *config, wire, cable)?;
+        let device = device::with_cable(os, &Fabric::try_new(os)?, *config, wire, cable)?;
         let plug = Plug { wire: device.wire().ok_or(NtStatus::INTERNAL_ERROR)?, tap };
         let devices = vec![device];
         let observed = Observed::from_environment(machine.processors())?;
@@ -471,7 +471,7 @@ impl Wired {
 
     /// The device behind the adapter.
     #[must_use]
-    pub fn device(&self) -> &Arc<Device<HostOs>> {
+    pub fn device(&self) -> &Arc<HostDevice> {
         &self.loopback.devices[0]
     }
 

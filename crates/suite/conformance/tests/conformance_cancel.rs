@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering::AcqRel},
     },
+    thread,
 };
 
 use conformance::host::{Harness, HostPlatform, Scheduler, Setup};
@@ -122,13 +123,17 @@ fn ended(questions: i64, completion: CompletionMode) -> usize {
 #[test]
 fn a_case_that_is_ended_at_any_moment_leaves_nothing_open() {
     // The runner asks first, then every wait: cases are ended in their first waits, and in later ones.
-    for (questions, completion) in [
-        (1, CompletionMode::Mixed),
-        (2, CompletionMode::Inline),
-        (5, CompletionMode::Mixed),
-        (13, CompletionMode::Inline),
-    ] {
-        let ended = ended(questions, completion);
-        assert!(ended > 10, "{ended} cases were ended after {questions} questions");
-    }
+    thread::scope(|scope| {
+        for (questions, completion) in [
+            (1, CompletionMode::Mixed),
+            (2, CompletionMode::Inline),
+            (5, CompletionMode::Mixed),
+            (13, CompletionMode::Inline),
+        ] {
+            scope.spawn(move || {
+                let ended = ended(questions, completion);
+                assert!(ended > 10, "{ended} cases were ended after {questions} questions");
+            });
+        }
+    });
 }

@@ -40,7 +40,7 @@ const STEPS: [Step; 18] = [
     Step {
         what: "what a first build does without: chores, the model of notifications, wrong providers, the weaver of mutants",
         run: &[],
-        count: &["cargo test -p xtask -p models -p broken -p mutants"],
+        count: &["cargo test -p xtask -p models -p broken -p mutants", "cargo test -p simulated-kernel --lib"],
     },
     Step {
         what: "JSON of every command, as the tests had it printed, against its schema",

@@ -22,11 +22,12 @@ use engine::{
 };
 use host::{
     HostOs,
+    device::{self, HostDevice},
     machine::{Irql, Machine, current_irql, locks_held, lower, raise},
     note,
 };
 use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
-use provider::{CompletionMode, Config, Device, Profile};
+use provider::{CompletionMode, Config, Profile};
 use recorder::{Ring, Tap};
 
 use super::{memory::HostPinned, tasks};
@@ -118,7 +119,7 @@ const TIMES: WireTimes =
 /// A machine with SoftNDK's provider on it.
 pub struct HostPlatform {
     setup: Setup,
-    devices: Vec<fallible::Arc<Device<HostOs>>>,
+    devices: Vec<fallible::Arc<HostDevice>>,
     line: Line,
     machine: Machine,
     cancelled: Arc<AtomicBool>,
@@ -190,14 +191,14 @@ impl HostPlatform {
             setup.profile.limit(&mut config);
             adjust(&mut config);
             let Some(impairments) = setup.wire.filter(|_| number <= 2) else {
-                devices.push(Device::try_new_on(&os, &fabric, config)?);
+                devices.push(device::on_fabric(&os, &fabric, config)?);
                 continue;
             };
             // Neither is on the other's link.
             config.link = number.into();
             let wire = WireConfig { seed: setup.seed, times: TIMES, ..WireConfig::new([2, 0, 0, 0, 0, number]) };
             let (end, seed) = (usize::from(number) - 1, setup.seed.wrapping_add(number.into()));
-            let device = Device::try_new_with_cable(&os, &fabric, config, wire, line.end(end, impairments, seed))?;
+            let device = device::with_cable(&os, &fabric, config, wire, line.end(end, impairments, seed))?;
             if let Some(wire) = device.wire() {
                 line.plug(end, wire);
             }
@@ -222,7 +223,7 @@ impl HostPlatform {
 
     /// The adapters.
     #[must_use]
-    pub fn devices(&self) -> &[fallible::Arc<Device<HostOs>>] {
+    pub fn devices(&self) -> &[fallible::Arc<HostDevice>] {
         &self.devices
     }
 
@@ -330,7 +331,7 @@ impl HostPlatform {
         let thread = std::thread::spawn(move || {
             let moved = moved;
             // SAFETY: `adapter` came from this platform and is not used after this call (the trait's `# Safety`).
-            unsafe { Device::<HostOs>::close(moved.0) };
+            unsafe { device::close(moved.0) };
             // Nobody listens any more if it has taken too long.
             let _ = done.send(());
         });
@@ -355,14 +356,14 @@ impl Platform for HostPlatform {
 
     fn open(&self, adapter: u32, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NtStatus> {
         let device = self.devices.get(adapter as usize).ok_or(NtStatus::INVALID_PARAMETER)?;
-        Device::open(device, version)
+        device::open(device, version)
     }
 
     unsafe fn close(&self, adapter: *mut NDK_ADAPTER) -> bool {
         if self.is_seeded() {
             let close = || {
                 // SAFETY: `adapter` came from this platform and is not used after this call (the trait's `# Safety`).
-                unsafe { Device::<HostOs>::close(adapter) };
+                unsafe { device::close(adapter) };
             };
             // A machine on which nothing is left to do says so by a panic.
             return catch_unwind(AssertUnwindSafe(close)).is_ok();

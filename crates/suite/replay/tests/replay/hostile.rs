@@ -75,7 +75,7 @@ fn a_changed_recording_crashes_nothing() {
         (state >> 8) as usize % below
     };
     let (mut read, mut refused, mut run) = (0, 0, 0);
-    for round in 0..360 {
+    for round in 0..120 {
         let mut changed = slots.clone();
         for _ in 0..=draw(4) {
             let (slot, byte) = (draw(changed.len()), draw(SLOT_BYTES));
@@ -94,7 +94,7 @@ fn a_changed_recording_crashes_nothing() {
                 read += 1;
                 show(&recording);
                 // A replay takes longer than a look.
-                if round % 30 == 0 {
+                if round % 10 == 0 {
                     run += 1;
                     if let Err(why) = replay::run(&recording, 0) {
                         assert!(!why.contains('\n'), "{why}");
