@@ -103,9 +103,12 @@ pub fn is_no_memory(status: NtStatus) -> bool {
     status == NtStatus::INSUFFICIENT_RESOURCES
 }
 
-/// Runs a test on a kernel of threads, and on seeded ones with the seeds from 1 on.
+/// How much slower a kernel's clock goes whose time-outs must not run out because the host is busy.
+pub const PACE: u32 = 8;
+
+/// Runs a test on a kernel of threads, with a slow clock, and on seeded ones with the seeds from 1 on.
 pub fn on_both(seeds: u64, test: impl Fn(&Kernel)) {
-    test(&Kernel::threads().start());
+    test(&Kernel::threads().pace(PACE).start());
     for seed in 1..=seeds {
         test(&Kernel::seeded(seed).start());
     }

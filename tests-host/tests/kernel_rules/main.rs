@@ -14,6 +14,7 @@ mod queued_locks;
 mod removal;
 mod requests;
 mod spin_locks;
+mod turns;
 mod wait_locks;
 mod wsk;
 mod wsk_sockets;

@@ -1,8 +1,20 @@
 //! Two machines in one run, each in a process of its own: by a seed, over a network that the runner carries.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use runner::{Faults, Results, parse::read, report::Outcome, worker::Job};
+use control::provider_device::{NIC_LINK_NAME, Recording as Wanted, SET_FAULT_PLAN, SET_RECORDING};
+use interpose::{
+    Function,
+    faults::{Kind, Plan, Rule, Which},
+};
+use recording::Recording;
+use runner::{
+    Faults, Results, Script,
+    parse::read,
+    report::Outcome,
+    script::Told,
+    worker::{Job, Recordings},
+};
 
 use crate::{carry_out, file, path, sample::is_there};
 
@@ -158,4 +170,73 @@ fn the_script_of_the_manual_runs() {
     let once = run(&script, "1..3", "right");
     passed(&once);
     assert_eq!(said(&once), said(&run(&script, "1..3", "right")));
+}
+
+/// The machines of the script.
+const MACHINES: [&str; 2] = ["server", "client"];
+
+/// What each machine's driver has recorded of a run with that seed: of the calls of each, those functions that were called.
+fn recorded(name: &str, script: Script, seed: u64) -> (Results, [Vec<Function>; 2]) {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    // Of an earlier run, if it is there.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let recordings = Some(Recordings { folder: folder.clone(), passing: seed, machine: None });
+    let results = carry_out(&Job { recordings, ..Job::new(script, Faults::None) }, &seed.to_string(), "right");
+    let called = MACHINES.map(|machine| {
+        let memory = std::fs::read(Recordings::file(&folder, seed, None, Some(machine))).expect(machine);
+        let file = recording::salvage(&memory).expect("the slots of a ring");
+        let recording = Recording::read(&file).expect("a recording");
+        assert_eq!(recording.lost, 0, "{machine}");
+        recording.records.iter().map(|record| record.function).collect()
+    });
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+    (results, called)
+}
+
+/// The script, whose drivers record.
+fn script_that_records(name: &str) -> Script {
+    const RECORD: Wanted = Wanted { slots: 1 << 14, keep: 0 };
+    let mut script = read(&script(name, &[("loss = 1 ", "loss = 0 ")])).expect("a script");
+    script.advise();
+    let input = RECORD.to_bytes().to_vec();
+    let told = Told { link: NIC_LINK_NAME.to_owned(), code: SET_RECORDING, input, seed_at: None };
+    assert!(script.tell("softndknic", &told));
+    script
+}
+
+/// As `--record` has it: a recording of each machine, with what was called there and not on the other one.
+#[test]
+fn each_machine_leaves_a_recording_of_its_own() {
+    if !is_there() {
+        return;
+    }
+    let (results, [server, client]) = recorded("two-recordings", script_that_records("recorded"), 1);
+    passed(&results);
+    for (ours, theirs, only) in [
+        (&server, &client, [Function::Listen, Function::Accept]),
+        (&client, &server, [Function::Connect, Function::CompleteConnect]),
+    ] {
+        assert!(only.iter().all(|function| ours.contains(function) && !theirs.contains(function)), "{only:?}");
+    }
+}
+
+/// As `--fault client:RULE` has it.
+#[test]
+fn a_fault_of_one_machine_does_not_happen_on_the_other() {
+    if !is_there() {
+        return;
+    }
+    let rule = Rule { function: Some(Function::CreateCq), ..Rule::new(Kind::Refuse, Which::Every(1)) };
+    let input = Plan::new(0).with(rule).expect("a rule").to_bytes().to_vec();
+    let told = Told { link: NIC_LINK_NAME.to_owned(), code: SET_FAULT_PLAN, input, seed_at: Some(Plan::SEED_AT) };
+    for machine in MACHINES {
+        let mut script = read(&script(&format!("fault-{machine}"), &[])).expect("a script");
+        let node = script.machines.iter_mut().find(|node| node.name == machine).expect("the machine");
+        assert!(node.script.tell("softndknic", &told));
+        let results = carry_out(&Job::new(script, Faults::None), "1", "right");
+        let (_, finding) = results.findings().next().expect("the pings do not end as the script says");
+        assert_eq!((finding.rule.as_str(), finding.machine.as_deref()), ("script", Some(machine)), "{results}");
+        assert!(finding.words.contains("STATUS_INSUFFICIENT_RESOURCES"), "{}", finding.words);
+    }
 }

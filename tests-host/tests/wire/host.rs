@@ -17,7 +17,7 @@ use network::{Pump, Segment, Vxlan, VxlanConfig};
 use simulated_kernel::{Kernel, Medium};
 
 use crate::{
-    machine::{ADDRESSES, IPV6_ADDRESSES, add, configure_end, load},
+    machine::{ADDRESSES, IPV6_ADDRESSES, PACE, add, configure_end, load},
     sides::{MEMORY, PATIENCE, Side, link, pattern},
 };
 
@@ -127,7 +127,7 @@ fn consume(near: &mut Side, from: IpAddr, to: SocketAddr, remote: Remote) -> Res
 
 #[test]
 fn an_ordinary_program_is_a_peer_over_the_loopback_of_the_host() {
-    let kernel = Kernel::threads().start();
+    let kernel = Kernel::threads().pace(PACE).start();
     kernel.network().set_medium(Medium::Host);
     let driver = load(&kernel).expect("the driver loads");
     let ours = free_address().expect("a port");

@@ -385,7 +385,12 @@ impl Stack {
         match self.qps.get_mut(number) {
             None => self.counters.unknown_queue_pair += 1,
             Some(entry) => {
-                entry.qp.receive(now, envelope, packet, adapter, &mut self.counters);
+                let connection = entry.connection;
+                if entry.qp.receive(now, envelope, packet, adapter, &mut self.counters) {
+                    // Answers may go to the wrong station, and who only answers waits for nobody.
+                    let (manager, context) = manager!(self, now, adapter);
+                    manager.doubt(context, connection);
+                }
                 self.after(now, number, adapter);
             }
         }

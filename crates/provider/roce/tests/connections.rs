@@ -796,6 +796,65 @@ fn an_accept_finds_its_peer_although_the_station_of_its_req_was_changed() {
     }
 }
 
+/// Behind Ethernet's header and eight bytes of ARP.
+const STATION_OF_ARP: usize = 14 + 8;
+
+/// The active side waits for nothing any more when it has its REP, and so would never doubt the station that its RTU goes to.
+#[test]
+fn an_accept_ends_although_the_active_side_was_told_of_another_station() {
+    let mut world = World::new(27);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (connection, qp) = world.ask(false, b"");
+    world.run(60);
+    let mut answer = last_of(&world, 1);
+    assert_eq!(answer[STATION_OF_ARP..][..6], [2, 0, 0, 0, 0, 2], "an answer of ARP");
+    answer[STATION_OF_ARP + 4] ^= 0x10;
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.deaf[0] = true;
+    let accepted = world.accept(asked, b"");
+    world.run(900_000);
+    world.deaf[0] = false;
+    world.inject(0, &answer);
+    // The REQ that is repeated goes to the wrong station, and the REP that is repeated comes.
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    world.complete_connect(connection);
+    let event = world.wait_event(1, |kind| matches!(kind, EventKind::Accepted(_)));
+    assert_eq!(event.kind, EventKind::Accepted(Ok(())));
+    carries_both_ways(&mut world, [qp, accepted]);
+}
+
+/// Nor does the passive side when it has its RTU, and its consumer may have nothing to send.
+#[test]
+fn a_peer_gets_its_answers_although_the_passive_side_was_told_of_another_station() {
+    let mut world = World::new(28);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (connection, qp) = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.deaf[0] = true;
+    let accepted = world.accept(asked, b"");
+    world.run(900_000);
+    world.deaf[0] = false;
+    // The REP goes out again, and its side asks for the station, whose answer is changed.
+    world.sent.clear();
+    world.deaf[1] = true;
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    world.run(1_000);
+    let is_arp = |frame: &[u8]| frame[12..14] == [0x08, 0x06];
+    let mut answers = world.sent.iter().filter(|(_, side, frame)| *side == 0 && is_arp(frame));
+    let mut answer = answers.next_back().expect("an answer of ARP").2.clone();
+    answer[STATION_OF_ARP + 4] ^= 0x10;
+    world.deaf[1] = false;
+    world.inject(1, &answer);
+    world.complete_connect(connection);
+    world.wait_event(1, |kind| *kind == EventKind::Accepted(Ok(())));
+    world.sides[1].memory.post_receive(1, 64);
+    assert!(world.post(0, qp, 7, SEND, b"hello".to_vec()));
+    world.run(3_000_000);
+    assert_eq!(world.sides[0].memory.outcomes(), [(7, Ok(()))]);
+    assert!(world.sides[1].stack.counters().duplicates > 0, "its first answers went astray");
+    assert_eq!(world.sides[1].stack.connection(asked).map(|connection| connection.qp), Some(accepted));
+}
+
 /// Its machine may have got another adapter. It is asked for once a second at most.
 #[test]
 fn a_peer_that_does_not_answer_a_request_is_asked_for_its_station() {

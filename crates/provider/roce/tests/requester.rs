@@ -231,6 +231,82 @@ fn a_read_that_is_answered_from_the_middle_may_go_on_or_begin_again() {
     }
 }
 
+/// The requests for a READ of 16 packets that have gone out again, from which packet on, after these answers in this order.
+fn asked_again(rig: &mut Rig, answers: &[(Opcode, u32)]) -> Vec<u32> {
+    let data = bytes(256 * 16);
+    let mut again = Vec::new();
+    for (opcode, psn) in answers {
+        let offset = *psn as usize * 256;
+        rig.response(*opcode, *psn, &data[offset..][..256]);
+        again.extend(rig.short(OUT).iter().map(|(opcode, psn)| {
+            assert_eq!(*opcode, Opcode::ReadRequest);
+            *psn
+        }));
+    }
+    again
+}
+
+fn middle(numbers: std::ops::Range<u32>) -> impl Iterator<Item = (Opcode, u32)> {
+    numbers.map(|psn| (Opcode::ReadResponseMiddle, psn))
+}
+
+fn long_read() -> Rig {
+    let mut rig = Rig::new();
+    rig.post(1, READ, vec![0; 256 * 16]);
+    assert_eq!(rig.short(OUT), [(Opcode::ReadRequest, 0)]);
+    rig
+}
+
+const LAST: (Opcode, u32) = (Opcode::ReadResponseLast, 15);
+
+#[test]
+fn an_answer_out_of_order_has_the_rest_of_a_read_asked_for_once() {
+    let mut rig = long_read();
+    // 2 comes late. What is behind 3 was dropped with it, and is on its way once more.
+    let first: Vec<_> = [(Opcode::ReadResponseFirst, 0)]
+        .into_iter()
+        .chain(middle(1..2))
+        .chain(middle(3..5))
+        .chain(middle(2..3))
+        .chain(middle(5..15))
+        .chain([LAST])
+        .collect();
+    assert_eq!(asked_again(&mut rig, &first), [2]);
+    let second: Vec<_> = [(Opcode::ReadResponseFirst, 2)].into_iter().chain(middle(3..15)).chain([LAST]).collect();
+    assert_eq!(asked_again(&mut rig, &second), []);
+    assert_eq!((rig.memory.outcomes(), &rig.memory.local[&1]), (vec![(1, Ok(()))], &bytes(256 * 16)));
+    assert_eq!(rig.counters.goes_back, 1);
+}
+
+#[test]
+fn an_answer_that_is_lost_a_second_time_is_asked_for_again() {
+    // The second answer begins anew, as ours does, or goes on, as that of rxe (RoCEv2 6.4).
+    for opcode in [Opcode::ReadResponseFirst, Opcode::ReadResponseMiddle] {
+        let mut rig = long_read();
+        let first: Vec<_> = [(Opcode::ReadResponseFirst, 0)].into_iter().chain(middle(2..15)).chain([LAST]).collect();
+        assert_eq!(asked_again(&mut rig, &first), [1]);
+        let second: Vec<_> = [(opcode, 1)].into_iter().chain(middle(3..15)).chain([LAST]).collect();
+        assert_eq!(asked_again(&mut rig, &second), [2], "3 says so, and what is behind it says no more");
+        let third: Vec<_> = [(opcode, 2)].into_iter().chain(middle(3..15)).chain([LAST]).collect();
+        assert_eq!(asked_again(&mut rig, &third), []);
+        assert_eq!((rig.memory.outcomes(), rig.counters.goes_back), (vec![(1, Ok(()))], 2));
+    }
+}
+
+#[test]
+fn what_was_sent_after_a_gap_was_seen_may_show_another_one() {
+    let mut rig = long_read();
+    let answers: Vec<_> = [(Opcode::ReadResponseFirst, 0)].into_iter().chain(middle(2..3)).collect();
+    assert_eq!(asked_again(&mut rig, &answers), [1]);
+    rig.post(2, SEND, bytes(1));
+    assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 16)]);
+    rig.response(Opcode::ReadResponseMiddle, 1, &bytes(512)[256..]);
+    rig.answer(Syndrome::Ack, 15);
+    assert!(rig.take().is_none(), "it may be of what was sent before");
+    rig.answer(Syndrome::Ack, 16);
+    assert_eq!(rig.short(OUT), [(Opcode::ReadRequest, 2)], "this one is not, and the window holds no more");
+}
+
 #[test]
 fn read_data_of_another_length_is_dropped() {
     let mut rig = Rig::new();

@@ -26,6 +26,8 @@ use crate::{
 pub struct Baton {
     turns: Mutex<Turns>,
     preemption: u8,
+    /// How long, in real time, a thread may not get its turn.
+    patience: Duration,
 }
 
 struct Turns {
@@ -83,6 +85,12 @@ impl Turns {
         }
     }
 
+    /// Returns true if something was signalled for somebody who has looked in vain.
+    fn is_signalled(&self, dispatcher: &Dispatcher) -> bool {
+        dispatcher.signals() != self.signals
+            && self.looked.values().any(|looked| dispatcher.may_have_ended(looked.wait))
+    }
+
     /// The earliest time that somebody waits for.
     fn earliest(&self) -> Option<u64> {
         self.looked.iter().filter_map(|(_, looked)| looked.end).min()
@@ -96,18 +104,20 @@ fn ran(machine: &MachineRef, work: impl FnOnce()) -> bool {
     machine.steps() != before
 }
 
-/// Lets time pass until something happens, at most until then. Not all at once: a timer that is due earlier may wake somebody.
-fn let_pass(machine: &MachineRef, until: u64) {
+/// Lets time pass until something happens, at most until then. Not all at once: a timer that is due earlier may wake somebody. Whoever is
+/// signalled goes on at once; what nobody signals is looked at after a while.
+fn let_pass(machine: &MachineRef, until: u64, is_signalled: impl Fn() -> bool) {
     loop {
         let left = until.saturating_sub(machine.now());
-        if left == 0 || ran(machine, || machine.run_for((left / 16).max(200).min(left))) {
+        let some = (left / 16).max(200).min(left);
+        if left == 0 || ran(machine, || machine.run_for_while(some, || !is_signalled())) || is_signalled() {
             return;
         }
     }
 }
 
 impl Baton {
-    pub fn new(seed: u64, preemption: u8) -> Self {
+    pub fn new(seed: u64, preemption: u8, patience: Duration) -> Self {
         let turns = Turns {
             holder: 0,
             threads: VecDeque::new(),
@@ -118,7 +128,7 @@ impl Baton {
             signals: 0,
             again: Again::Nobody,
         };
-        Self { turns: Mutex::new(turns), preemption }
+        Self { turns: Mutex::new(turns), preemption, patience }
     }
 
     /// The current thread is the test's.
@@ -137,14 +147,14 @@ impl Baton {
     }
 
     /// A new thread waits for its first turn.
-    pub fn start(&self) {
-        self.take();
+    pub fn start(&self, machine: &MachineRef) {
+        self.take(machine);
     }
 
     /// Waits for the current thread's turn.
-    fn take(&self) {
+    fn take(&self, machine: &MachineRef) {
         let me = running::thread();
-        let started = Instant::now();
+        let (started, others_before) = (Instant::now(), machine.waited_outside());
         loop {
             let mut turns = lock(&self.turns);
             if turns.holder == me {
@@ -154,10 +164,12 @@ impl Baton {
             let holder = turns.holder;
             turns.asleep.entry(me).or_insert_with(thread::current);
             drop(turns);
-            if started.elapsed() > Duration::from_mins(5) {
+            // The time of other machines is not this one's.
+            let others = machine.waited_outside().saturating_sub(others_before);
+            if started.elapsed().saturating_sub(others) > self.patience {
                 bug_check(Rule::Hang, format_args!("thread {me} did not get its turn: {holder} has it"));
             }
-            thread::park_timeout(Duration::from_secs(1));
+            thread::park_timeout(self.patience.min(Duration::from_secs(1)));
         }
     }
 
@@ -197,7 +209,7 @@ impl Baton {
         let Some(next) = second.filter(|_| skip).or(first) else { return };
         turns.trace = SplitMix64::seed_from_u64(turns.trace ^ next).next_u64();
         Self::give(turns, next);
-        self.take();
+        self.take(machine);
     }
 
     /// Waits until `condition` holds or that time has come. Whether it holds.
@@ -256,7 +268,7 @@ impl Baton {
             (again, turns.earliest())
         };
         match earliest {
-            Some(earliest) => let_pass(machine, earliest),
+            Some(earliest) => let_pass(machine, earliest, || lock(&self.turns).is_signalled(dispatcher)),
             None if machine.step() || machine.wait_for_outside() => {}
             None if again == Again::Everybody => {
                 let words = format_args!("{what}: nothing is left that could end the wait");

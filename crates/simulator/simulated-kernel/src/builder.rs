@@ -62,9 +62,11 @@ pub struct Builder {
     seed: Option<u64>,
     processors: u32,
     preemption: u8,
+    pace: u32,
     dpc_limit: Duration,
     dispatch_limit: Duration,
     hang_limit: Duration,
+    turn_limit: Duration,
 }
 
 impl Builder {
@@ -77,6 +79,13 @@ impl Builder {
     /// Seeded only: the chance, in percent, that others get in between at each point where they could. Default: 20.
     pub const fn preemption(mut self, percent: u8) -> Self {
         self.preemption = percent;
+        self
+    }
+
+    /// Threads only: how many microseconds of real time a microsecond of the kernel takes. Default: one. Time-outs then last as much
+    /// longer, which a busy host needs.
+    pub const fn pace(mut self, pace: u32) -> Self {
+        self.pace = pace;
         self
     }
 
@@ -102,12 +111,19 @@ impl Builder {
         self
     }
 
+    /// Seeded only: how long, in real time, a thread may not get its turn because others run. What other machines take of it is not
+    /// counted. Default: five minutes.
+    pub const fn turn_limit(mut self, limit: Duration) -> Self {
+        self.turn_limit = limit;
+        self
+    }
+
     /// Starts the kernel. Waits while another one runs in this process.
     pub fn start(self) -> Kernel {
         let only = wait_for_others();
         let builder = self.seed.map_or_else(Machine::threads, |seed| Machine::seeded(seed).preemption(self.preemption));
-        let machine = builder.processors(self.processors).hang_limit(self.hang_limit).start();
-        let baton = self.seed.map(|seed| Baton::new(seed, self.preemption));
+        let machine = builder.processors(self.processors).hang_limit(self.hang_limit).pace(self.pace).start();
+        let baton = self.seed.map(|seed| Baton::new(seed, self.preemption, self.turn_limit));
         let limits = Limits { dpc: self.dpc_limit, dispatch: self.dispatch_limit, hang: self.hang_limit };
         let state = Arc::new(State::new(machine.clone(), self.seed, baton, limits, parts()));
         state.dispatcher.say_besides(ndk_steps::in_words);
@@ -208,9 +224,11 @@ impl Kernel {
             seed: None,
             processors: 4,
             preemption: 20,
+            pace: 1,
             dpc_limit: Duration::from_secs(2),
             dispatch_limit: Duration::from_mins(2),
             hang_limit: Duration::from_mins(1),
+            turn_limit: Duration::from_mins(5),
         }
     }
 

@@ -11,7 +11,6 @@ mod workers;
 use std::{num::NonZeroUsize, path::PathBuf, sync::atomic::AtomicBool};
 
 use clap::Args;
-use interpose::faults::Rule;
 use runner::{Faults, Seeds};
 
 use crate::{End, record::Record};
@@ -52,9 +51,10 @@ pub struct Run {
     /// the fault `late`, which happens to half of the calls there
     #[arg(long)]
     pub no_advise: bool,
-    /// Have softndk and softndknic let this fault happen, written as for `ndkctl faults`: late,chance=300000,delay=~200; up to eight times
-    #[arg(long, value_name = "RULE", value_parser = crate::fault_rule::parse)]
-    pub fault: Vec<Rule>,
+    /// Have softndk and softndknic let this fault happen, written as for `ndkctl faults`: late,chance=300000,delay=~200; on one of several
+    /// machines with its name and a colon in front; up to eight times for each machine
+    #[arg(long, value_name = "RULE", value_parser = observed::parse_fault)]
+    pub fault: Vec<observed::Fault>,
     #[command(flatten)]
     pub record: Record,
     /// Print every kernel call of the drivers to the standard error

@@ -9,8 +9,10 @@ use crate::context::{Context, absolute, files, have};
 const TARGETS: [&str; 9] =
     ["control_codes", "nd2_codes", "query_interface", "recording", "programs", "images", "oids", "frames", "datagrams"];
 
-/// The kernel's pool has guards and poison of its own, and a handler for faults: no other sanitizer.
-const OPTIONS: [&str; 6] = ["--fuzz-dir", "tests-host/fuzz", "--target-dir", "target/fuzz", "--sanitizer", "none"];
+/// The kernel's pool has guards and poison of its own, and a handler for faults: no other sanitizer. A crate in one piece, as it is without
+/// a number of units, keeps all processors but one waiting.
+const OPTIONS: [&str; 8] =
+    ["--fuzz-dir", "tests-host/fuzz", "--target-dir", "target/fuzz", "--sanitizer", "none", "--codegen-units", "16"];
 
 /// Fuzzes drivers, readers, the wire and the provider (libFuzzer)
 ///

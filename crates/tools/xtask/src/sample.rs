@@ -154,8 +154,26 @@ impl Runs {
     /// The sample on two machines, with loss between them, by seed.
     fn two_machines(&self) -> Result<()> {
         let (consumer, script) = (consumer("clang", "consumer"), format!("{SAMPLE}/two.toml"));
-        let status = self.command(&["run", NIC, &consumer, "--seeds", "1..3", "--script", &script]).status()?;
+        let file = |name: &str| absolute("target/consumer-c-clang").join(name).display().to_string();
+        let (recording, timeline) = (file("two.ndkrec"), file("two.html"));
+        let kept: Vec<_> = ["server", "client"]
+            .iter()
+            .flat_map(|machine| [file(&format!("two-{machine}.ndkrec")), file(&format!("two-{machine}.html"))])
+            .collect();
+        // Of an earlier run, if they are there.
+        kept.iter().for_each(|file| drop(std::fs::remove_file(file)));
+        let run = ["run", NIC, &consumer, "--seeds", "1..3", "--script", &script];
+        let status = self.command(&run).args(["--record", &recording, "--timeline", &timeline]).status()?;
         ensure!(status.success(), "two.toml finds something");
+        // Each machine has its own, and only one of them connects.
+        for (files, machine) in kept.chunks(2).zip(["server", "client"]) {
+            ensure!(std::fs::read_to_string(&files[1])?.contains("<html"), "{} is no page", files[1]);
+            let events = file("two.json");
+            let status = self.command(&["timeline", &files[0], "--perfetto", &events]).status()?;
+            ensure!(status.success(), "the recording of {machine} does not open");
+            let connects = std::fs::read_to_string(&events)?.contains(r#""name":"Connect""#);
+            ensure!(connects == (machine == "client"), "{machine} connects: {connects}");
+        }
         Ok(())
     }
 

@@ -22,6 +22,7 @@ pub struct Settings {
     pub scheduler: Scheduler,
     pub processors: u32,
     pub timer_resolution: u32,
+    pub pace: u32,
     pub spin: Duration,
     pub hang_limit: Duration,
     pub dpc_time_limit: Option<Duration>,
@@ -49,6 +50,7 @@ impl Builder {
                 scheduler,
                 processors,
                 timer_resolution,
+                pace: 1,
                 spin: Duration::ZERO,
                 hang_limit: Duration::from_mins(2),
                 dpc_time_limit: None,
@@ -78,6 +80,20 @@ impl Builder {
     pub fn timer_resolution(mut self, microseconds: u32) -> Self {
         assert!(microseconds > 0, "a timer resolution of zero");
         self.settings.timer_resolution = microseconds;
+        self
+    }
+
+    /// Threads only: how many microseconds of real time a microsecond of the machine takes. Default: one.
+    ///
+    /// On a busy host threads get their turn late, and what has time-outs gives up although nobody is to blame. With a slower clock all
+    /// of them last longer.
+    ///
+    /// # Panics
+    ///
+    /// If it is zero.
+    pub fn pace(mut self, pace: u32) -> Self {
+        assert!(pace > 0, "a clock that stands still");
+        self.settings.pace = pace;
         self
     }
 

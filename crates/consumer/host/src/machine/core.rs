@@ -233,13 +233,25 @@ impl MachineRef {
         thread::with(|state| state.bind(self.core.number, processor));
     }
 
+    /// Time since a machine of threads was started, as its clock has it.
+    fn elapsed(&self) -> Duration {
+        let elapsed = self.core.started.elapsed();
+        // A division takes longer than the clock.
+        if self.settings().pace == 1 { elapsed } else { elapsed / self.settings().pace }
+    }
+
+    /// How long so many microseconds of a machine of threads take in real time.
+    pub(super) fn in_real_time(&self, microseconds: u64) -> Duration {
+        Duration::from_micros(microseconds.saturating_mul(self.settings().pace.into()))
+    }
+
     /// Microseconds since the machine was started.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.core
             .seeded
             .as_ref()
-            .map_or_else(|| u64::try_from(self.core.started.elapsed().as_micros()).unwrap_or(u64::MAX), Seeded::now)
+            .map_or_else(|| u64::try_from(self.elapsed().as_micros()).unwrap_or(u64::MAX), Seeded::now)
     }
 
     /// The same time, in units of 100 nanoseconds.
@@ -248,7 +260,7 @@ impl MachineRef {
         self.core.seeded.as_ref().map_or_else(
             || {
                 // Without a division of 128 bits, which takes longer than the clock.
-                let elapsed = self.core.started.elapsed();
+                let elapsed = self.elapsed();
                 elapsed.as_secs().saturating_mul(10_000_000).saturating_add(u64::from(elapsed.subsec_nanos() / 100))
             },
             |seeded| seeded.now().saturating_mul(10),
@@ -481,7 +493,9 @@ impl MachineRef {
         }
     }
 
-    fn waited_outside(&self) -> Duration {
+    /// How long the outside of a seeded machine ([`MachineRef::join`]) was waited for, in real time, up to now. Zero for one with threads.
+    #[must_use]
+    pub fn waited_outside(&self) -> Duration {
         self.core.seeded.as_ref().map_or(Duration::ZERO, Seeded::waited_outside)
     }
 

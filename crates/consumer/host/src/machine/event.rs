@@ -131,7 +131,7 @@ impl Event {
             }
             return self.try_wait();
         }
-        let set = self.wait_in_real_time(Duration::from_micros(microseconds));
+        let set = self.wait_in_real_time(self.machine.in_real_time(microseconds));
         if !set {
             self.machine.check_failures();
         }

@@ -6,7 +6,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -33,14 +33,25 @@ pub struct Horizon {
     /// The time before which nothing comes.
     limit: AtomicU64,
     outside: Mutex<Option<Arc<dyn Outside>>>,
-    /// Microseconds of real time in which others were waited for.
-    waited: AtomicU64,
+    waited: Mutex<Waited>,
+}
+
+/// Real time in which others were waited for.
+struct Waited {
+    /// Until the last answer.
+    before: Duration,
+    /// Since when an answer is waited for.
+    since: Option<Instant>,
 }
 
 impl Horizon {
     /// That of a machine that is alone.
     pub const fn new() -> Self {
-        Self { limit: AtomicU64::new(NEVER), outside: Mutex::new(None), waited: AtomicU64::new(0) }
+        Self {
+            limit: AtomicU64::new(NEVER),
+            outside: Mutex::new(None),
+            waited: Mutex::new(Waited { before: Duration::ZERO, since: None }),
+        }
     }
 
     /// The time before which nothing comes.
@@ -61,15 +72,27 @@ impl Horizon {
     pub fn ask(&self, next: u64) {
         let outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(outside) = outside else { return };
-        let started = Instant::now();
+        self.waited().since = Some(Instant::now());
         let limit = outside.wait(next);
-        let took = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.waited.fetch_add(took, Relaxed);
+        let mut waited = self.waited();
+        waited.before = waited.total();
+        waited.since = None;
+        drop(waited);
         self.limit.fetch_max(limit, Relaxed);
     }
 
-    /// How long others were waited for.
-    pub fn waited(&self) -> Duration {
-        Duration::from_micros(self.waited.load(Relaxed))
+    fn waited(&self) -> MutexGuard<'_, Waited> {
+        self.waited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long others were waited for, the wait that goes on included: another thread asks meanwhile.
+    pub fn waited_for(&self) -> Duration {
+        self.waited().total()
+    }
+}
+
+impl Waited {
+    fn total(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }

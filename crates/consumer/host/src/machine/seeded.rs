@@ -25,8 +25,12 @@ use super::{
     threads::{expire, report},
 };
 
-/// One step in this many lets time pass to the next timer although calls are queued: processors can be slow.
+/// One step in this many lets time pass although calls are queued: processors can be slow.
 const RARELY: usize = 16;
+
+/// So many microseconds pass at most, between two calls, while one is queued: otherwise time passes only by what runs. As long as a
+/// queue that nobody has begun waits for the clock's tick.
+const LATENCY: u64 = 1_000;
 
 /// Inside a critical section the chance of a pre-emption is this many times smaller.
 const INSIDE_LOCKS: usize = 4;
@@ -45,7 +49,12 @@ struct Choices {
     random: Random,
     steps: u64,
     trace: u64,
+    /// Microseconds that have passed without a call although something was ready to run.
+    late: u64,
 }
+
+/// The kind of a step in the trace that lets time pass.
+const ADVANCED: u64 = 3;
 
 /// What a step does.
 enum Step {
@@ -60,7 +69,7 @@ enum Step {
 impl Seeded {
     pub fn new(seed: u64) -> Self {
         Self {
-            choices: Mutex::new(Choices { random: Random::new(seed), steps: 0, trace: 0 }),
+            choices: Mutex::new(Choices { random: Random::new(seed), steps: 0, trace: 0, late: 0 }),
             clock: AtomicU64::new(0),
             busy: AtomicU64::new(0),
             horizon: Horizon::new(),
@@ -97,19 +106,18 @@ impl Seeded {
         let now = self.now();
         let due = machine.core.timers.due(now);
         let later = machine.core.timers.next_due().filter(|&next| next > now && next <= limit);
-        if let Some(next) = later
-            && wanted + due == 0
-            && (count == 0 || choices.random.below(2) == 0)
-        {
-            return Some(Step::Advance(next));
-        }
         if count + due == 0 {
-            return None;
+            choices.late = 0;
+            return later.map(Step::Advance);
         }
-        if let Some(next) = later
-            && choices.random.below(RARELY) == 0
-        {
-            return Some(Step::Advance(next));
+        // What is ready keeps time from going far: a timer may be first, but not by longer than processors are slow.
+        let later = later.map(|next| next.min(now + LATENCY - choices.late)).filter(|&next| next > now);
+        if let Some(next) = later {
+            let chance = if wanted + due == 0 { 2 } else { RARELY };
+            if choices.random.below(chance) == 0 {
+                choices.late += next - now;
+                return Some(Step::Advance(next));
+            }
         }
         let pick = choices.random.below(count + due);
         drop(choices);
@@ -128,13 +136,16 @@ impl Seeded {
     fn note(&self, kind: u64, processor: u32, number: u64) {
         let mut choices = self.lock();
         choices.steps += 1;
+        if kind != ADVANCED {
+            choices.late = 0;
+        }
         let step = mix(number) ^ (kind << 32) ^ u64::from(processor) ^ self.now().rotate_left(40);
         choices.trace = mix(choices.trace ^ step);
     }
 
-    /// How long others were waited for, in real time.
+    /// How long others were waited for, in real time, up to now.
     pub fn waited_outside(&self) -> Duration {
-        self.horizon.waited()
+        self.horizon.waited_for()
     }
 
     /// Lets time pass until then, but for what comes from outside before that.
@@ -178,7 +189,7 @@ impl Seeded {
             }
             Step::Advance(to) => {
                 self.advance(machine, to);
-                self.note(3, 0, 0);
+                self.note(ADVANCED, 0, 0);
             }
         }
         true
@@ -265,14 +276,35 @@ impl MachineRef {
         self.let_pass(microseconds);
     }
 
+    /// [`MachineRef::run_for`], but stops as soon as `goes_on` does not hold any more: whoever waits for something goes on before more
+    /// time passes.
+    ///
+    /// # Panics
+    ///
+    /// Like [`MachineRef::run_until_idle`].
+    #[track_caller]
+    pub fn run_for_while(&self, microseconds: u64, goes_on: impl Fn() -> bool) {
+        assert_irql_at_most(Irql::PASSIVE_LEVEL);
+        assert_no_locks_held();
+        self.let_pass_while(microseconds, goes_on);
+    }
+
     #[track_caller]
     pub(super) fn let_pass(&self, microseconds: u64) {
+        self.let_pass_while(microseconds, || true);
+    }
+
+    #[track_caller]
+    fn let_pass_while(&self, microseconds: u64, goes_on: impl Fn() -> bool) {
         let end = self.now().saturating_add(microseconds);
         while self.now() < end {
-            self.run_while(end, || self.now() < end);
+            self.run_while(end, || self.now() < end && goes_on());
+            if !goes_on() {
+                return;
+            }
             self.seeded().advance(self, end);
         }
-        self.run_while(end, || true);
+        self.run_while(end, goes_on);
     }
 
     /// Runs a seeded machine as long as `condition` holds and there is something to do without waiting beyond `limit`.
@@ -363,7 +395,7 @@ impl MachineRef {
         if self.core.seeded.is_some() {
             self.let_pass(microseconds);
         } else {
-            thread::sleep(Duration::from_micros(microseconds));
+            thread::sleep(self.in_real_time(microseconds));
         }
     }
 

@@ -88,7 +88,7 @@ fn processor_loop(machine: &MachineRef, index: u32) {
 
 fn timer_loop(machine: &MachineRef) {
     loop {
-        match machine.core.timers.next(|| machine.now()) {
+        match machine.core.timers.next(|| machine.now(), |time| machine.in_real_time(time)) {
             NextTimer::Expire(expired) => {
                 let (index, name) = (expired.processor, expired.timer.name);
                 report(machine, index, name, catch_unwind(AssertUnwindSafe(|| expire(machine, &expired))));

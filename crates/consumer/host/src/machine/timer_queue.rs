@@ -153,8 +153,8 @@ impl TimerQueue {
         }
     }
 
-    /// Waits for the next timer, for the thread of timers. `now` tells the time.
-    pub fn next(&self, now: impl Fn() -> u64) -> NextTimer {
+    /// Waits for the next timer, for the thread of timers. `now` tells the time, `in_real_time` how long so many microseconds of it are.
+    pub fn next(&self, now: impl Fn() -> u64, in_real_time: impl Fn(u64) -> Duration) -> NextTimer {
         let mut state = self.lock();
         state.sleeping_until = 0;
         if !state.expiring.is_multiple_of(2) {
@@ -180,7 +180,7 @@ impl TimerQueue {
             state = if until == NEVER {
                 self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
             } else {
-                let wait = Duration::from_micros(until - time);
+                let wait = in_real_time(until - time);
                 self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
             };
             state.sleeping_until = 0;

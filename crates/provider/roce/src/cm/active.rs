@@ -255,7 +255,11 @@ impl Manager {
                 return;
             }
             State::Established => {
-                self.send_rtu(context.counters, id);
+                // The peer has not got the RTU. It goes where the REP comes from: what is known of the station may be wrong, and nobody
+                // waits here for an answer that would show it.
+                let (path, rtu) = (Self::way_back(context.interface, envelope), rtu(connection));
+                self.send(context.counters, path, rtu);
+                self.doubt(context, id);
                 return;
             }
             _ => return,

@@ -202,7 +202,8 @@ impl QueuePair {
         self.requester.complete(self.number, adapter, COMPLETIONS);
     }
 
-    /// A packet for this queue pair has come.
+    /// A packet for this queue pair has come. Returns true if it is a request that has been carried out: the peer has not got the
+    /// answer, perhaps.
     pub fn receive(
         &mut self,
         now: u64,
@@ -210,16 +211,17 @@ impl QueuePair {
         packet: &Packet<'_>,
         adapter: &mut impl Adapter,
         counters: &mut Counters,
-    ) {
+    ) -> bool {
         let Self { link, requester, responder, .. } = self;
         let Some(link) = link.as_ref().filter(|_| self.state == State::Ready) else {
             counters.wrong_state += 1;
-            return;
+            return false;
         };
         if !link.path.is_of(envelope) {
             counters.unknown_source += 1;
-            return;
+            return false;
         }
+        let duplicates = counters.duplicates;
         match packet.bth.opcode.kind() {
             Kind::Send | Kind::Write | Kind::Read | Kind::Atomic => {
                 responder.receive(link, packet, adapter, counters);
@@ -229,7 +231,9 @@ impl QueuePair {
             Kind::Cnp => counters.congestion_notifications += 1,
             Kind::Datagram => counters.unknown_queue_pair += 1,
         }
+        let is_duplicate = counters.duplicates != duplicates;
         self.settle(adapter);
+        is_duplicate
     }
 
     /// Writes the next packet to the front of `frame`, if one may go, and returns its length.

@@ -63,6 +63,24 @@ impl Slot {
     }
 }
 
+/// What was sent once before the requester went back because an answer was missing. Answers to it may still come, each of them ahead of
+/// what is expected, and none of them says that anything more is lost (RoCEv2 6.4).
+#[derive(Clone, Copy, Debug)]
+struct Stale {
+    /// The last of these answers that has come. The network keeps their order, as a rule: what comes with an earlier number, ahead of what
+    /// is expected, answers what was sent again, and there is another gap.
+    seen: Psn,
+    /// The packet behind the last one that was sent then.
+    end: Psn,
+}
+
+impl Stale {
+    /// Returns true if an answer with this number may be one of them.
+    const fn may_hold(&self, psn: Psn) -> bool {
+        self.seen.is_before(psn) && psn.is_before(self.end)
+    }
+}
+
 /// The requesting half of a queue pair.
 pub struct Requester {
     slots: Bounded<Slot>,
@@ -94,6 +112,8 @@ pub struct Requester {
     deadline: Option<u64>,
     /// Went back to `una`, and nothing has been acknowledged since.
     recovering: bool,
+    /// What it went back over.
+    stale: Option<Stale>,
     /// The responder has refused this packet, and READs before it are not answered yet.
     refused: Option<(Psn, Failure)>,
     failed: Option<Failure>,
@@ -123,6 +143,7 @@ impl Requester {
             rnr_since: None,
             deadline: None,
             recovering: false,
+            stale: None,
             refused: None,
             failed: None,
             told: false,
@@ -379,7 +400,7 @@ impl Requester {
         let (failure, before) = match syndrome {
             Syndrome::Ack => {
                 if self.advance(now, link, psn.plus(1)).is_err() {
-                    self.go_back(now, link, counters);
+                    self.answer_missing(now, link, psn, counters);
                 }
                 return;
             }
@@ -387,7 +408,7 @@ impl Requester {
                 counters.rnr_naks_received += 1;
                 match self.advance(now, link, psn) {
                     Ok(()) => self.not_ready(now, link, code),
-                    Err(Missing) => self.go_back(now, link, counters),
+                    Err(Missing) => self.answer_missing(now, link, psn, counters),
                 }
                 return;
             }
@@ -421,7 +442,7 @@ impl Requester {
     ) {
         let psn = packet.bth.psn;
         if self.advance(now, link, psn).is_err() {
-            self.go_back(now, link, counters);
+            self.answer_missing(now, link, psn, counters);
             return;
         }
         let Some(slot) = self.slots.get(self.acked).copied().filter(|slot| slot.is_read() && self.acked < self.started)
@@ -439,6 +460,10 @@ impl Requester {
         {
             self.fail(Failure::LocalProtection);
             return;
+        }
+        if packet.bth.opcode.position().begins() && !index.is_multiple_of(READ_PACKETS) {
+            // Only what was asked for again begins here: the first answer has come to its end.
+            self.stale = None;
         }
         if index + 1 == slot.read_end(index) {
             self.reads = self.reads.saturating_sub(1);
@@ -479,6 +504,8 @@ impl Requester {
         self.window.arrived(packets);
         (self.retries, self.rnr_retries) = (link.retry_count, link.rnr_retry_count);
         (self.recovering, self.rnr_since) = (false, None);
+        // What is ahead of all that had come then is missing for a reason of its own.
+        self.stale = self.stale.filter(|stale| self.una.is_before(stale.end));
         if self.next.is_before(self.una) {
             // Sent before going back, and arrived after all.
             self.next = self.una;
@@ -520,6 +547,20 @@ impl Requester {
         }
     }
 
+    /// The answer `psn` has come before one that is expected. Goes back once for each gap, also if the one that was missing comes
+    /// after all, and others of the first answer behind it.
+    fn answer_missing(&mut self, now: u64, link: &Link, psn: Psn, counters: &mut Counters) {
+        match &mut self.stale {
+            Some(stale) if stale.may_hold(psn) => stale.seen = psn,
+            _ if self.recovering => {}
+            _ => {
+                let stale = Stale { seen: psn, end: self.high };
+                self.go_back(now, link, counters);
+                self.stale = Some(stale);
+            }
+        }
+    }
+
     /// A packet was lost.
     fn go_back(&mut self, now: u64, link: &Link, counters: &mut Counters) {
         if self.recovering || self.refused.is_some() || self.failed.is_some() {
@@ -536,6 +577,7 @@ impl Requester {
         };
         self.retries = retries;
         self.recovering = true;
+        self.stale = None;
         self.window.lost();
         self.rewind();
         self.deadline = link.ack_timeout.map(|timeout| now + timeout);

@@ -244,7 +244,7 @@ fn spawn(state: &Arc<State>, owner: DriverId, of_system: bool, work: impl FnOnce
         context::set_thread(mine.number);
         OBJECT.set(Arc::as_ptr(&mine).addr());
         if let Some(baton) = &of_thread.baton {
-            baton.start();
+            baton.start(&of_thread.machine);
         }
         work();
         mine.status.store(STATUS.get(), Release);
