@@ -76,6 +76,38 @@ fn a_name_is_listed_once_and_in_order() {
     assert_eq!(simulated.filter(|&&name| plain.contains(name)).count(), 0, "a routine is one or the other");
 }
 
+/// What tests call, declarations aside: the words in front of a parenthesis.
+fn called_by_tests(folders: &[&str]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for source in folders.iter().flat_map(|folder| files(folder, &["rs"])) {
+        let code = code_of(&source.text);
+        for (place, _) in code.match_indices('(') {
+            let before = &code[..place];
+            let start = before.rfind(|letter: char| !letter.is_alphanumeric() && letter != '_').map_or(0, |at| at + 1);
+            if !before[..start].ends_with("fn ") {
+                names.insert(before[start..].to_owned());
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn each_routine_of_ndis_and_of_the_ip_helper_and_for_files_has_a_test_that_calls_it() {
+    let called = called_by_tests(&[
+        "tests-host/tests/ndis_rules",
+        "tests-host/tests/wdm_rules",
+        "tests-host/tests/kernel_rules",
+    ]);
+    let of_files = |name: &str| name.starts_with("Zw");
+    let wanted = SIMULATED.iter().flat_map(|(module, names)| {
+        let all = ["ndis.sys", "netio.sys"].contains(module);
+        names.iter().filter(move |name| all || of_files(name))
+    });
+    let missing: Vec<_> = wanted.filter(|&&name| !called.contains(name)).collect();
+    assert!(missing.is_empty(), "no test of the simulation's own calls {missing:?}");
+}
+
 #[test]
 fn the_functions_of_the_framework_have_the_names_of_their_places() {
     use wdk_sys::_WDFFUNCENUM as index;

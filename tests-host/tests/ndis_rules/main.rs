@@ -11,7 +11,9 @@ mod miniport;
 mod faults;
 mod kmdf;
 mod lifecycle;
+mod own;
 mod pending;
+mod protocols;
 mod wrong;
 
 /// Whoever adds a routine to the crate adds it to the simulation: without it, a driver that uses it does not link.

@@ -8,6 +8,7 @@ extern crate wdk_bindings as wdk_sys;
 
 mod callbacks;
 mod driver;
+mod files;
 mod guards;
 mod moved;
 mod objects;

@@ -289,12 +289,21 @@ macro_rules! with_routines {
                 WmiTraceMessage
                 WmiTraceMessageVa
                 ZwClose
+                ZwCreateFile
                 ZwCreateKey
+                ZwDeleteFile
                 ZwDeleteValueKey
+                ZwFlushBuffersFile
+                ZwOpenFile
                 ZwOpenKey
+                ZwQueryDirectoryFile
+                ZwQueryInformationFile
                 ZwQueryValueKey
+                ZwReadFile
+                ZwSetInformationFile
                 ZwSetValueKey
                 ZwWaitForSingleObject
+                ZwWriteFile
                 vDbgPrintEx
                 vDbgPrintExWithPrefix
             }
@@ -305,7 +314,13 @@ macro_rules! with_routines {
                 NdisAllocateMemoryWithTagPriority
                 NdisAllocateNetBufferAndNetBufferList
                 NdisAllocateNetBufferListPool
+                NdisCancelSendNetBufferLists
+                NdisCloseAdapterEx
                 NdisCloseConfiguration
+                NdisCompleteBindAdapterEx
+                NdisCompleteNetPnPEvent
+                NdisCompleteUnbindAdapterEx
+                NdisCopyFromNetBufferToNetBuffer
                 NdisDeregisterDeviceEx
                 NdisDeregisterProtocolDriver
                 NdisFDeregisterFilterDriver
@@ -334,13 +349,18 @@ macro_rules! with_routines {
                 NdisMSendNetBufferListsComplete
                 NdisMSetMiniportAttributes
                 NdisMSleep
+                NdisOidRequest
+                NdisOpenAdapterEx
                 NdisOpenConfigurationEx
+                NdisQueryAdapterInstanceName
                 NdisQueueIoWorkItem
                 NdisReadConfiguration
                 NdisReadNetworkAddress
                 NdisRegisterDeviceEx
                 NdisRegisterProtocolDriver
                 NdisResetEvent
+                NdisReturnNetBufferLists
+                NdisSendNetBufferLists
                 NdisSetEvent
                 NdisSetOptionalHandlers
                 NdisWaitEvent

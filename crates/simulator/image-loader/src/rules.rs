@@ -185,9 +185,12 @@ rules! {
     /// A pool of net buffer lists was freed while lists of it were in use.
     NblPoolInUse = "nbl-pool-in-use"
         windows "NdisFreeNetBufferListPool wants every list of the pool back: BUGCODE_NDIS_DRIVER (0x7C) otherwise.",
-    /// A frame was sent by a miniport that is paused.
+    /// A frame was sent by a miniport, or by a protocol's binding, that is paused.
     SentWhilePaused = "sent-while-paused"
-        windows "A miniport that is paused completes sends with NDIS_STATUS_PAUSED.",
+        windows "A miniport that is paused completes sends with NDIS_STATUS_PAUSED, and a protocol begins none before NetEventRestart.",
+    /// A protocol closed an adapter with sends or requests that are not complete, or received lists that it has not returned.
+    BindingInUse = "binding-in-use"
+        windows "NdisCloseAdapterEx pends until what is on its way is over, and what comes then finds a context that the protocol may have freed. Its page wants sends and requests complete, and lists returned, before the call.",
     /// A frame was received by a miniport that is paused.
     ReceivedWhilePaused = "received-while-paused"
         windows "A miniport indicates nothing from the moment in which its pause is complete until it is restarted.",

@@ -32,6 +32,10 @@ pub fn drive(
     machine: &mut impl Machine,
     mut began: impl FnMut(usize),
 ) -> Result<(), Unexpected> {
+    for entry in &script.files {
+        let put = machine.put_file(&entry.path, entry.bytes.as_deref());
+        put.map_err(|status| Unexpected { step: 0, words: format!("the file {}: {status}", entry.path) })?;
+    }
     let mut drive = Drive { script, seed, machine, there: BTreeSet::new(), untold: BTreeSet::new() };
     for (number, step) in script.steps.iter().enumerate() {
         began(number);

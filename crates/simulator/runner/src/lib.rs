@@ -5,6 +5,7 @@
 //! | [`script`] | what a script says |
 //! | [`parse()`] | from TOML to a script; each error names the line and the key |
 //! | [`machine`] | what a script needs of a kernel: the trait that simulated kernels implement |
+//! | [`disk`] | the files that drivers find |
 //! | [`drive`] | a script on a machine |
 //! | [`seeds`] | `1..1000` |
 //! | [`faults`] | what is made to fail, and how its runs are shared out |
@@ -16,6 +17,7 @@
 //! `docs/run.md` has the format of scripts and reports. Nothing here depends on a platform.
 
 pub mod bytes;
+pub mod disk;
 pub mod drive;
 pub mod faults;
 pub mod machine;

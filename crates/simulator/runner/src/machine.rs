@@ -54,6 +54,13 @@ pub trait Machine {
     /// What the file says.
     fn write_recording(&mut self) -> io::Result<()>;
 
+    /// Puts a file on the disk of the drivers, or a folder without bytes, before anything is loaded. The path is from the root of `C:`.
+    ///
+    /// # Errors
+    ///
+    /// A path that cannot be one.
+    fn put_file(&mut self, path: &str, bytes: Option<&[u8]>) -> Result<(), NtStatus>;
+
     /// Loads an image.
     ///
     /// # Errors

@@ -100,7 +100,8 @@ fn script(raw: raw::Script, line: &dyn Fn(usize) -> usize) -> Result<Script> {
 
 /// What is done on one machine.
 fn one(raw: raw::Script, line: &dyn Fn(usize) -> usize, mut world: World) -> Result<Script> {
-    let mut script = Script::new(settings(raw.kernel)?);
+    let folder = raw.kernel.as_ref().and_then(|kernel| kernel.files.clone()).map(PathBuf::from);
+    let mut script = Script { folder, ..Script::new(settings(raw.kernel)?) };
     for raw in raw.image {
         let image = image(&raw)?;
         if script.image(&image.name).is_some() {
@@ -273,6 +274,10 @@ pub fn read(path: &Path) -> std::result::Result<Script, String> {
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     for image in script.all_images_mut() {
         image.file = folder.join(&image.file);
+    }
+    for one in std::iter::once(&mut script.folder).chain(script.machines.iter_mut().map(|node| &mut node.script.folder))
+    {
+        *one = one.as_ref().map(|one| folder.join(one));
     }
     Ok(script)
 }

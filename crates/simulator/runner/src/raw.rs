@@ -54,6 +54,7 @@ pub struct Kernel {
     pub preemption: Option<Spanned<i64>>,
     pub threads: Option<bool>,
     pub datagrams: Option<Spanned<String>>,
+    pub files: Option<String>,
 }
 
 #[derive(Clone, Deserialize)]

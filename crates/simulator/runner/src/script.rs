@@ -1,12 +1,19 @@
 //! What a script says.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use network::Impairment;
 use ntstatus::NtStatus;
 use serde::{Deserialize, Serialize};
 
-use crate::bytes::{Pattern, Template};
+use crate::{
+    bytes::{Pattern, Template},
+    disk::{self, DiskEntry},
+};
 
 /// A script: what there is, and what is done with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +24,12 @@ pub struct Script {
     pub images: Vec<Image>,
     /// Their devices.
     pub devices: Vec<Device>,
+    /// The folder whose files drivers find on `C:`, relative to the script.
+    #[serde(default)]
+    pub folder: Option<PathBuf>,
+    /// Those files, once they are read.
+    #[serde(default)]
+    pub files: Vec<DiskEntry>,
     /// What is done, in order. At the end everything is closed, removed and unloaded.
     pub steps: Vec<Step>,
     /// The machines, if there is more than one: then all of the above is empty, and each has its own.
@@ -335,6 +348,8 @@ impl Script {
             kernel,
             images: Vec::new(),
             devices: Vec::new(),
+            folder: None,
+            files: Vec::new(),
             steps: Vec::new(),
             machines: Vec::new(),
             network: NetworkSettings::default(),
@@ -349,6 +364,18 @@ impl Script {
     /// The same, to change them.
     pub fn all_images_mut(&mut self) -> impl Iterator<Item = &mut Image> {
         self.images.iter_mut().chain(self.machines.iter_mut().flat_map(|node| &mut node.script.images))
+    }
+
+    /// Reads the files that drivers find: on each machine those of its own folder, or everywhere those of this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`disk::read`].
+    pub fn read_files(&mut self, everywhere: Option<&Path>) -> Result<(), String> {
+        if let Some(folder) = everywhere.or(self.folder.as_deref()) {
+            self.files = disk::read(folder)?;
+        }
+        self.machines.iter_mut().try_for_each(|node| node.script.read_files(everywhere))
     }
 
     /// What is done on the machine of that name, or on the only one.

@@ -144,6 +144,10 @@ impl<L: Load> Machine for Running<L> {
         self.kernel.write_recording()
     }
 
+    fn put_file(&mut self, path: &str, bytes: Option<&[u8]>) -> Result<(), NtStatus> {
+        self.kernel.put_file(path, bytes).map_err(status)
+    }
+
     fn load(&mut self, image: &Image) -> Result<(), NtStatus> {
         let values: Vec<_> = image.registry.iter().map(|(name, of)| (name.as_str(), value(of))).collect();
         let driver = self.load.load(&self.kernel, image, &values)?;

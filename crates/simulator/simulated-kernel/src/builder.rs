@@ -16,8 +16,8 @@ use crate::{
     findings::Findings,
     kernel::{Kernel, wait_for_others},
     ndis::{
-        self, adapter::Adapters, clients::Clients as NdisClients, configuration::Configurations,
-        device::ControlDevices, pool::Pools, registration::Miniports, send::Sends,
+        self, adapter::Adapters, bind::Binds, binding::Bindings, clients::Clients as NdisClients,
+        configuration::Configurations, device::ControlDevices, pool::Pools, registration::Miniports, send::Sends,
     },
     ndk_memory::NdkMemory,
     ndk_steps::{self, NdkSteps},
@@ -35,6 +35,7 @@ use crate::{
         clock::{Asked, Resolution},
         dpc::RunningDpcs,
         ex_timer::ExTimers,
+        files::Files,
         handles::Handles,
         io::{
             self, attach::Stacks, cancel::CancelLock, device::Devices, open::OpenedFiles, plug::BusIsLate,
@@ -160,6 +161,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<Notifications>>();
     parts.add::<Mutex<Keys>>();
     parts.add::<Mutex<Hive>>();
+    parts.add::<Mutex<Files>>();
     parts.add::<Mutex<Rundowns>>();
     parts.add::<Mutex<SystemCallbacks>>();
     parts.add::<Mutex<Threads>>();
@@ -195,6 +197,8 @@ fn parts() -> Parts {
     // NDIS.
     parts.add::<Mutex<Miniports>>();
     parts.add::<Mutex<NdisClients>>();
+    parts.add::<Mutex<Bindings>>();
+    parts.add::<Mutex<Binds>>();
     parts.add::<Mutex<Adapters>>();
     parts.add::<Mutex<Configurations>>();
     parts.add::<Mutex<ControlDevices>>();

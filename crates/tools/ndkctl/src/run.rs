@@ -34,6 +34,9 @@ pub struct Run {
     /// Registry values (TOML), one table for each service
     #[arg(long, value_name = "FILE")]
     pub registry: Option<PathBuf>,
+    /// Folder whose files the drivers find on C:, instead of the script's; they are copied, and never written
+    #[arg(long, value_name = "DIR")]
+    pub files: Option<PathBuf>,
     /// Debugging information of an image; not needed for a file beside the image
     #[arg(long, value_name = "FILE")]
     pub pdb: Vec<PathBuf>,
@@ -64,7 +67,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE", value_parser = crate::words::out_file)]
     pub junit: Option<PathBuf>,
     /// List what the images import and what of it is not simulated, and run nothing
-    #[arg(long, conflicts_with_all = ["script", "registry", "junit", "trace", "no_advise", "fault", "recorded"])]
+    #[arg(long, conflicts_with_all = ["script", "registry", "files", "junit", "trace", "no_advise", "fault", "recorded"])]
     pub imports: bool,
     /// Print the results as JSON
     #[arg(long)]

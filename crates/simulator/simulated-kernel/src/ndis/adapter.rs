@@ -62,6 +62,8 @@ pub struct Changing {
     pub keeps: bool,
     /// Indications that have not returned.
     pub indicating: usize,
+    /// Which frames the protocols of the test want (`OID_GEN_CURRENT_PACKET_FILTER`).
+    pub filter: u32,
     pub received: Vec<Vec<u8>>,
     /// What the lists of the received frames say of 802.1Q.
     pub tags: Vec<usize>,

@@ -1,17 +1,20 @@
-//! Protocols and filters: their registrations. Nothing is bound here: neither is shown an adapter.
+//! Protocols and filters: their registrations. Protocols are [bound](super::bind) to adapters; filters are shown none.
 
-use std::sync::Mutex;
+use std::{
+    ffi::c_void,
+    sync::{Arc, Mutex},
+};
 
 use litemap::LiteMap;
-use ndis::{DRIVER_OBJECT, NDIS_STATUS};
+use ndis::{DRIVER_OBJECT, NDIS_OID_REQUEST, NDIS_STATUS, NDIS_STATUS_INDICATION, NET_BUFFER_LIST};
 use ndkpi::{
-    NDIS_HANDLE, NDIS_OBJECT_HEADER, NtStatus,
+    NDIS_HANDLE, NDIS_OBJECT_HEADER, NET_PNP_EVENT_NOTIFICATION, NtStatus,
     status::{NDIS_STATUS_BAD_VERSION, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
 };
 
 use super::structure::{ndis_routine, pointer};
 use crate::{
-    context::{self, DriverId},
+    context::DriverId,
     report::bug_check,
     rule::Rule,
     state::{Part, State},
@@ -59,10 +62,44 @@ const FILTER: Layout = Layout {
     owed: &[(80, "AttachHandler"), (88, "DetachHandler"), (96, "RestartHandler"), (104, "PauseHandler")],
 };
 
+/// `NDIS_PROTOCOL_DRIVER_CHARACTERISTICS` as far as each revision has it. That the handlers are there was checked, but for the first and the
+/// seventh, which nobody owes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ProtocolHandlers {
+    header: NDIS_OBJECT_HEADER,
+    versions: [u8; 4],
+    flags: u32,
+    name: [usize; 2],
+    set_options: usize,
+    pub bind: Option<unsafe extern "system" fn(NDIS_HANDLE, NDIS_HANDLE, *const c_void) -> NDIS_STATUS>,
+    pub unbind: Option<unsafe extern "system" fn(NDIS_HANDLE, NDIS_HANDLE) -> NDIS_STATUS>,
+    pub open_complete: Option<unsafe extern "system" fn(NDIS_HANDLE, NDIS_STATUS)>,
+    pub close_complete: Option<unsafe extern "system" fn(NDIS_HANDLE)>,
+    pub event: Option<unsafe extern "system" fn(NDIS_HANDLE, *mut NET_PNP_EVENT_NOTIFICATION) -> NDIS_STATUS>,
+    uninstall: usize,
+    pub oid_complete: Option<unsafe extern "system" fn(NDIS_HANDLE, *mut NDIS_OID_REQUEST, NDIS_STATUS)>,
+    pub status: Option<unsafe extern "system" fn(NDIS_HANDLE, *const NDIS_STATUS_INDICATION)>,
+    pub receive: Option<unsafe extern "system" fn(NDIS_HANDLE, *mut NET_BUFFER_LIST, u32, u32, u32)>,
+    pub sent: Option<unsafe extern "system" fn(NDIS_HANDLE, *mut NET_BUFFER_LIST, u32)>,
+}
+
+const _: () = assert!(size_of::<ProtocolHandlers>() == 120, "as long as the first revision");
+
+/// A protocol that is registered.
+pub struct Protocol {
+    pub handle: usize,
+    pub owner: DriverId,
+    /// What it has registered with, which its bind handler gets.
+    pub context: usize,
+    pub handlers: ProtocolHandlers,
+}
+
 /// A registration.
 struct Client {
     owner: DriverId,
     kind: Kind,
+    protocol: Option<Arc<Protocol>>,
 }
 
 /// The registrations, by their handles.
@@ -86,7 +123,43 @@ impl State {
         clients.0.get(&handle).is_some_and(|client| (client.owner, client.kind) == (driver, Kind::Filter))
     }
 
-    fn register_client(&self, layout: &Layout, characteristics: *const u8, place: *mut NDIS_HANDLE) -> NDIS_STATUS {
+    /// The protocols, in the order of their registrations.
+    pub fn protocols(&self) -> Vec<Arc<Protocol>> {
+        self.locked::<Clients>().0.values().filter_map(|client| client.protocol.clone()).collect()
+    }
+
+    /// The protocol with that handle.
+    pub fn protocol(&self, handle: usize) -> Option<Arc<Protocol>> {
+        self.locked::<Clients>().0.get(&handle).and_then(|client| client.protocol.clone())
+    }
+
+    /// Whose the registration with that handle is.
+    pub fn client(&self, handle: usize) -> Option<DriverId> {
+        self.locked::<Clients>().0.get(&handle).map(|client| client.owner)
+    }
+
+    /// Registers a protocol, which is bound to nothing yet.
+    pub fn register_protocol(
+        &self,
+        context: NDIS_HANDLE,
+        characteristics: *const u8,
+        place: *mut NDIS_HANDLE,
+    ) -> NDIS_STATUS {
+        self.register_client(&PROTOCOL, context, characteristics, place)
+    }
+
+    /// Ends the registration of a protocol, which is bound to nothing any more.
+    pub fn deregister_protocol(&self, handle: NDIS_HANDLE) {
+        self.deregister_client(Kind::Protocol, handle);
+    }
+
+    fn register_client(
+        &self,
+        layout: &Layout,
+        context: NDIS_HANDLE,
+        characteristics: *const u8,
+        place: *mut NDIS_HANDLE,
+    ) -> NDIS_STATUS {
         if characteristics.is_null() || place.is_null() {
             bug_check(
                 Rule::BadArgument,
@@ -119,7 +192,13 @@ impl State {
             return NDIS_STATUS_RESOURCES;
         }
         let handle = self.new_handle();
-        self.locked::<Clients>().0.insert(handle, Client { owner: context::caller(), kind: layout.kind });
+        let owner = crate::context::caller();
+        let protocol = (layout.kind == Kind::Protocol).then(|| {
+            // SAFETY: the header says that the structure is at least as long as the first revision.
+            let handlers = unsafe { characteristics.cast::<ProtocolHandlers>().read_unaligned() };
+            Arc::new(Protocol { handle, owner, context: context.expose_provenance(), handlers })
+        });
+        self.locked::<Clients>().0.insert(handle, Client { owner, kind: layout.kind, protocol });
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { place.write(pointer(handle)) };
         NDIS_STATUS_SUCCESS
@@ -138,37 +217,19 @@ impl State {
 }
 
 #[unsafe(no_mangle)]
-extern "system" fn NdisRegisterProtocolDriver(
-    _context: NDIS_HANDLE,
-    characteristics: *const u8,
-    place: *mut NDIS_HANDLE,
-) -> NDIS_STATUS {
-    ndis_routine!("NdisRegisterProtocolDriver", PASSIVE_LEVEL, |state| {
-        state.register_client(&PROTOCOL, characteristics, place)
-    })
-}
-
-#[unsafe(no_mangle)]
-extern "system" fn NdisDeregisterProtocolDriver(handle: NDIS_HANDLE) {
-    ndis_routine!("NdisDeregisterProtocolDriver", PASSIVE_LEVEL, |state| {
-        state.deregister_client(Kind::Protocol, handle);
-    });
-}
-
-#[unsafe(no_mangle)]
 extern "system" fn NdisFRegisterFilterDriver(
     object: *mut DRIVER_OBJECT,
-    _context: NDIS_HANDLE,
+    context: NDIS_HANDLE,
     characteristics: *const u8,
     place: *mut NDIS_HANDLE,
 ) -> NDIS_STATUS {
     ndis_routine!("NdisFRegisterFilterDriver", PASSIVE_LEVEL, |state| {
-        let driver = context::caller();
+        let driver = crate::context::caller();
         let is_own = state.drivers().get(&driver).is_some_and(|loaded| loaded.object == object.addr());
         if !is_own {
             bug_check(Rule::BadArgument, format_args!("a filter registers without its driver object"));
         }
-        state.register_client(&FILTER, characteristics, place)
+        state.register_client(&FILTER, context, characteristics, place)
     })
 }
 

@@ -34,6 +34,7 @@ pub extern "system" fn NdisMIndicateStatusEx(handle: NDIS_HANDLE, indication: *c
             // SAFETY: the driver's buffer has as many bytes as it says, and lives until the call returns.
             unsafe { std::slice::from_raw_parts(start, size) }.to_vec()
         };
+        state.tell_status(&adapter, &indication);
         lock(&adapter.changing).statuses.push(Status { code: indication.StatusCode, bytes });
         state.dispatcher.signal();
     });

@@ -73,6 +73,7 @@ impl Driver {
             return Err(status);
         }
         nic.tell(NDIS_DEVICE_PNP_EVENT::POWER_PROFILE_CHANGED);
+        nic.state.bind_adapter(&nic.adapter);
         Ok(nic)
     }
 
@@ -122,6 +123,7 @@ impl Driver {
                 kept: VecDeque::new(),
                 keeps: false,
                 indicating: 0,
+                filter: 0,
                 received: Vec::new(),
                 tags: Vec::new(),
                 statuses: Vec::new(),
@@ -257,7 +259,11 @@ impl Nic {
         let succeeded = status == NDIS_STATUS_SUCCESS;
         lock(&adapter.changing).phase = if succeeded { Phase::Running } else { Phase::Paused };
         Network::of(state.clone()).set_up(adapter.if_index, succeeded);
-        if succeeded { Ok(()) } else { Err(status) }
+        if !succeeded {
+            return Err(status);
+        }
+        state.restart_bindings(adapter);
+        Ok(())
     }
 
     /// Pauses a running adapter: returns when the pause is complete.
@@ -267,6 +273,8 @@ impl Nic {
 
     fn pause_for(&self, reason: u32) {
         let (state, adapter) = (&self.state, &self.adapter);
+        // From above to below: the protocols first.
+        state.pause_bindings(adapter, reason);
         {
             let mut changing = lock(&adapter.changing);
             assert_eq!(changing.phase, Phase::Running, "a test pauses an adapter that runs");
@@ -341,6 +349,7 @@ impl Nic {
 
     /// Removes the adapter in an orderly way: nobody may have it open for NDK, it is paused, and halted.
     pub fn remove(self) {
+        self.state.ask_bindings_to_leave(&self.adapter);
         self.tell(NDIS_DEVICE_PNP_EVENT::QUERY_REMOVED);
         self.state.ndk_leaves(&self.adapter);
         self.leave(NDIS_HALT_ACTION::DEVICE_DISABLED);
@@ -371,6 +380,7 @@ impl Nic {
     fn leave(self, action: NDIS_HALT_ACTION) {
         lock(&self.adapter.changing).ndk_enabled = false;
         // The protocols unbind: the interface goes, with its addresses.
+        self.state.unbind_adapter(&self.adapter);
         Network::of(self.state.clone()).remove_interface(self.adapter.if_index);
         self.state.end_oids(&self.adapter);
         if self.adapter.phase() == Phase::Running {
@@ -431,6 +441,9 @@ impl Nic {
             changing.sleeps &= !wakes;
             (pauses, wakes && std::mem::take(&mut changing.paused_to_sleep))
         };
+        if !wakes {
+            self.state.tell_power(&self.adapter, power.0);
+        }
         if pauses {
             self.pause_for(NDIS_PAUSE_LOW_POWER);
         }
@@ -442,6 +455,9 @@ impl Nic {
         if !wakes {
             self.adapter.check_quiet();
             lock(&self.adapter.changing).sleeps = true;
+        }
+        if wakes {
+            self.state.tell_power(&self.adapter, power.0);
         }
         if restarts && self.restart().is_err() {
             bug_check(Rule::NotSimulated, format_args!("an adapter that does not restart when it wakes"));

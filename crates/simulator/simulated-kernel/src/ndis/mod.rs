@@ -7,6 +7,8 @@
 
 pub mod adapter;
 pub mod attributes;
+pub mod bind;
+pub mod binding;
 pub mod clients;
 pub mod configuration;
 pub mod device;
@@ -20,6 +22,7 @@ pub mod nic;
 pub mod oid;
 pub mod owner;
 pub mod pool;
+pub mod protocol;
 pub mod receive;
 pub mod registration;
 pub mod routines;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use host::machine::{self, Irql};
-use ndis::{NDIS_REQUEST_TYPE, NDIS_STATUS};
+use ndis::{NDIS_REQUEST_TYPE, NDIS_STATUS, OID_GEN_CURRENT_PACKET_FILTER};
 use ndkpi::{NDK_ADAPTER, NDK_VERSION};
 
 use super::{
@@ -86,6 +86,10 @@ impl Nic {
     /// Sets a value, and does not wait for the answer.
     pub fn begin_set(&self, oid: u32, value: &[u8]) -> PendingOid {
         let kind = NDIS_REQUEST_TYPE::SET_INFORMATION;
+        let filter = <[u8; 4]>::try_from(value).ok().filter(|_| oid == OID_GEN_CURRENT_PACKET_FILTER);
+        if let Some(filter) = filter {
+            lock(&self.adapter.changing).filter = u32::from_le_bytes(filter);
+        }
         let question = Question { oid, kind, input: value, length: value.len() };
         self.state.ask(&self.adapter, Path::Regular, &question)
     }

@@ -2,7 +2,7 @@
 
 use ndkpi::NDIS_HANDLE;
 
-use super::registration::Miniports;
+use super::{binding::Bindings, registration::Miniports};
 use crate::{
     context::{self, DriverId},
     state::State,
@@ -17,11 +17,22 @@ pub struct Owner {
 }
 
 impl State {
+    /// Whether that is the registration of a protocol.
+    pub fn is_protocol(&self, handle: usize) -> bool {
+        self.protocol(handle).is_some()
+    }
+
     /// Whom a handle belongs to, that of an adapter or of a driver.
     pub fn owner_of(&self, handle: NDIS_HANDLE) -> Owner {
         let of_driver = self.locked::<Miniports>().0.values().any(|driver| driver.handle == handle.addr());
         if of_driver {
             return Owner { driver: context::caller(), handle: handle.addr() };
+        }
+        // What a protocol allocates by a binding goes with the protocol.
+        let protocol = self.locked::<Bindings>().open.get(&handle.addr()).map(|binding| binding.protocol.handle);
+        let registration = protocol.unwrap_or_else(|| handle.addr());
+        if let Some(driver) = self.client(registration) {
+            return Owner { driver, handle: registration };
         }
         let adapter = self.adapter(handle);
         Owner { driver: adapter.owner, handle: adapter.handle }

@@ -12,7 +12,7 @@ use super::{
     structure::{ndis_routine, pointer, read},
 };
 use crate::{
-    context::NOBODY,
+    context::{DriverId, NOBODY},
     pool,
     report::bug_check,
     rule::Rule,
@@ -38,8 +38,12 @@ pub enum ListOwner {
     Home,
     /// With the miniport of this adapter, to be sent: part of this send.
     Sent { adapter: usize, send: usize },
+    /// With the miniport of this adapter, to be sent for that binding.
+    SentBy { adapter: usize, binding: usize },
     /// With the protocols above this adapter.
     Indicated { adapter: usize },
+    /// With the protocol of that binding.
+    HeldBy { binding: usize },
 }
 
 /// A list that somebody has.
@@ -88,6 +92,17 @@ impl Pools {
         self.lists.insert(address, List { pool: None, place, shape: Some(shape) });
     }
 
+    /// A protocol gives a list of its own to the miniport below a binding.
+    pub fn send_by(&mut self, address: usize, driver: DriverId, adapter: usize, binding: usize, shape: u64) {
+        let pool = self.list(address).pool.and_then(|pool| self.by_handle.get(&pool));
+        let is_own = pool.is_some_and(|pool| pool.owner.driver == driver);
+        let list = self.list(address);
+        if !is_own || list.place != ListOwner::Home {
+            bug_check(Rule::NblNotOwned, format_args!("a list is sent that others have: {:?}", list.place));
+        }
+        (list.place, list.shape) = (ListOwner::SentBy { adapter, binding }, Some(shape));
+    }
+
     /// It has come back.
     pub fn forget(&mut self, address: usize) {
         self.lists.remove(&address);
@@ -107,7 +122,9 @@ pub extern "system" fn NdisAllocateNetBufferListPool(
         if parameters.PoolTag == 0 {
             bug_check(Rule::PoolTag, format_args!("a pool of net buffer lists without a tag"));
         }
-        if parameters.ProtocolId != ndis::NDIS_PROTOCOL_ID_DEFAULT || !parameters.ContextSize.is_multiple_of(16) {
+        // A protocol says which one it is, and a miniport that it is none.
+        let is_odd = parameters.ProtocolId != ndis::NDIS_PROTOCOL_ID_DEFAULT && !state.is_protocol(owner.handle);
+        if is_odd || !parameters.ContextSize.is_multiple_of(16) {
             bug_check(Rule::BadArgument, format_args!("{parameters:?}"));
         }
         if parameters.DataSize != 0 {

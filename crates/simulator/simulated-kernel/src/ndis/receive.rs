@@ -94,21 +94,25 @@ impl State {
         }
         let keeps = {
             let mut changing = lock(&adapter.changing);
-            changing.received.extend(frames);
+            changing.received.extend(frames.iter().cloned());
             changing.tags.extend(tags);
-            if resources {
-                return;
-            }
-            changing.indicated += lists.len();
-            if changing.keeps {
-                changing.kept.extend(lists.iter().map(|list| list.expose_provenance()));
+            if !resources {
+                changing.indicated += lists.len();
             }
             changing.keeps
         };
-        if !keeps {
+        // Protocols that are bound have what they keep; the rest is with those of the test.
+        let held = self.deliver(adapter, lists, &frames, resources || keeps);
+        if resources {
+            return;
+        }
+        let left: Vec<usize> =
+            lists.iter().map(|list| list.expose_provenance()).filter(|list| !held.contains(list)).collect();
+        if keeps {
+            lock(&adapter.changing).kept.extend(left);
+        } else {
             // As protocols do that copy at once: the miniport is called in its own call.
-            let addresses: Vec<usize> = lists.iter().map(|list| list.expose_provenance()).collect();
-            self.give_back(adapter, &addresses, false);
+            self.give_back(adapter, &left, false);
         }
     }
 }

@@ -121,25 +121,22 @@ impl State {
         let (number, shape) = {
             let mut pools = self.locked::<Pools>();
             let entry = pools.list(list.addr());
-            let ListOwner::Sent { adapter: at, send } = entry.place else {
+            let (place, shape) = (entry.place.clone(), entry.shape);
+            if let ListOwner::SentBy { adapter: at, binding } = place {
+                drop(pools);
+                self.sent_by(adapter, (at, binding), list, shape);
+                return;
+            }
+            let ListOwner::Sent { adapter: at, send } = place else {
                 bug_check(Rule::NblCompletedTwice, format_args!("a send is completed of a list that was not sent"));
             };
             if at != adapter.handle {
                 bug_check(Rule::NblNotOwned, format_args!("a send is completed by another adapter"));
             }
-            let shape = entry.shape;
             pools.forget(list.addr());
             (send, shape)
         };
-        // SAFETY: the list was the miniport's, and lives until it is freed below.
-        let status = unsafe { (*list).Status };
-        // A list comes as pending: so who forgets to say what became of it is found out.
-        if status.is_success() && ![NDIS_STATUS_SUCCESS, NDIS_STATUS_NOT_ACCEPTED].contains(&status) {
-            bug_check(Rule::BadArgument, format_args!("a send is completed with the status {status}"));
-        }
-        if shape != Some(frame::shape_of(list)) {
-            bug_check(Rule::NblNotOwned, format_args!("a sent list comes back changed"));
-        }
+        let status = check_sent(list, shape);
         frame::free(self, list);
         let Some(send) = self.locked::<Sends>().0.get(&number).cloned() else { return };
         if send.paused && status == NDIS_STATUS_SUCCESS {
@@ -160,6 +157,54 @@ impl State {
         }
         lock(&adapter.changing).sent -= 1;
         debug_assert_eq!(send.adapter, adapter.handle, "a send is of one adapter");
+    }
+}
+
+/// Looks at a list that has come back from a miniport. What became of it.
+fn check_sent(list: *mut NET_BUFFER_LIST, shape: Option<u64>) -> NDIS_STATUS {
+    // SAFETY: the list was the miniport's, and whoever has sent it frees it later.
+    let status = unsafe { (*list).Status };
+    // A list comes as pending: so who forgets to say what became of it is found out.
+    if status.is_success() && ![NDIS_STATUS_SUCCESS, NDIS_STATUS_NOT_ACCEPTED].contains(&status) {
+        bug_check(Rule::BadArgument, format_args!("a send is completed with the status {status}"));
+    }
+    if shape != Some(frame::shape_of(list)) {
+        bug_check(Rule::NblNotOwned, format_args!("a sent list comes back changed"));
+    }
+    status
+}
+
+impl State {
+    /// A list of a protocol has come back from the miniport.
+    fn sent_by(
+        &self,
+        adapter: &Adapter,
+        (at, binding): (usize, usize),
+        list: *mut NET_BUFFER_LIST,
+        shape: Option<u64>,
+    ) {
+        if at != adapter.handle {
+            bug_check(Rule::NblNotOwned, format_args!("a send is completed by another adapter"));
+        }
+        // What became of it is the protocol's to look at.
+        let _ = check_sent(list, shape);
+        let binding = self.binding(binding);
+        self.locked::<Pools>().list(list.addr()).place = ListOwner::Home;
+        lock(&adapter.changing).sent -= 1;
+        // The list is the protocol's again before it hears of that.
+        lock(&binding.changing).sent -= 1;
+        binding.give_sent(list);
+    }
+
+    /// Gives lists of a protocol to the miniport below, which completes each.
+    pub fn send_for(&self, adapter: &Adapter, first: *mut NET_BUFFER_LIST, count: usize, dispatch: bool) {
+        lock(&adapter.changing).sent += count;
+        let handler = owed(adapter.handlers.SendNetBufferListsHandler, "SendNetBufferListsHandler");
+        let flags = if dispatch { NDIS_SEND_FLAGS_DISPATCH_LEVEL } else { 0 };
+        adapter.call("MiniportSendNetBufferLists", |context| {
+            // SAFETY: the driver's own handler and context, and lists that live until they are completed.
+            unsafe { handler(context, first, 0, flags) };
+        });
     }
 }
 

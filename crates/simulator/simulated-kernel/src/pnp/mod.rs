@@ -282,6 +282,7 @@ impl Driver {
         state.check_resolution(id, name);
         state.check_providers(id, name);
         state.check_keys(id, name);
+        state.check_files(id, name);
         state.check_ex_timers(id, name);
         state.check_rundowns(id, name);
         state.check_threads(id, name);

@@ -9,7 +9,8 @@ use crate::{report::bug_check, routine::routine, rule::Rule, state::State};
 extern "C" fn ZwClose(handle: HANDLE) -> NTSTATUS {
     routine!("ZwClose", |state| {
         handles::check_handle(state, handle.addr());
-        let closed = state.close_thread(handle.addr()) || state.close_key(handle.addr());
+        let closed =
+            state.close_thread(handle.addr()) || state.close_key(handle.addr()) || state.close_opened(handle.addr());
         handles::forget_process(state, handle.addr());
         if !closed {
             bug_check(Rule::BadHandle, format_args!("{handle:p} is closed and is not open"));

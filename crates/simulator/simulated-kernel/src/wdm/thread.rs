@@ -380,10 +380,18 @@ extern "C" fn PsTerminateSystemThread(status: NTSTATUS) -> NTSTATUS {
     status
 }
 
+/// A file has no object here that could be referred to or waited for.
+fn check_no_file(state: &State, handle: HANDLE, routine: &str) {
+    if state.is_file(handle.addr()) {
+        bug_check(Rule::NotSimulated, format_args!("{routine} of a file"));
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ZwWaitForSingleObject(handle: HANDLE, _alertable: BOOLEAN, timeout: *mut LARGE_INTEGER) -> NTSTATUS {
     routine!("ZwWaitForSingleObject", |state| {
         let end = timeout::end(state, timeout);
+        check_no_file(state, handle, "ZwWaitForSingleObject");
         let Some(thread) = by_handle(state, handle) else { return STATUS_INVALID_HANDLE };
         let ended = waiting::until(state, end, "ZwWaitForSingleObject", || thread.ended.load(Acquire));
         if ended { STATUS_SUCCESS } else { STATUS_TIMEOUT }
@@ -433,6 +441,7 @@ extern "C" fn ObReferenceObjectByHandle(
     _information: POBJECT_HANDLE_INFORMATION,
 ) -> NTSTATUS {
     routine!("ObReferenceObjectByHandle", |state| {
+        check_no_file(state, handle, "ObReferenceObjectByHandle");
         let Some(thread) = by_handle(state, handle) else { return STATUS_INVALID_HANDLE };
         thread.references.fetch_add(1, AcqRel);
         let address = Arc::as_ptr(&thread).addr();

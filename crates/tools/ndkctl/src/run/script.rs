@@ -26,6 +26,7 @@ pub fn script(args: &Run) -> Result<Script, String> {
     if let Some(path) = &args.registry {
         parse::add_registry(&mut script, path)?;
     }
+    script.read_files(args.files.as_deref())?;
     // On processors that run at the same time, a DPC runs beside the thread that it has interrupted. No machine does that, and the adviser
     // would take what the thread does for something done in the DPC's callback.
     let is_seeded = args.threads.is_none() && !script.kernel.threads;
