@@ -64,8 +64,14 @@ pub fn configure(kernel: &Kernel, nics: [&Nic; 2]) {
     for (end, nic) in nics.into_iter().enumerate() {
         configure_end(kernel, nic, end);
     }
-    // The table is read by a work item.
+    wait_for_addresses(kernel);
+}
+
+/// Waits until drivers know the addresses: their table is read by a work item, which a busy host may let wait.
+pub fn wait_for_addresses(kernel: &Kernel) {
+    const LONGEST: u64 = 60_000_000;
     kernel.sleep(5_000);
+    assert!(kernel.wait_for_work_items(LONGEST), "a work item does not end");
 }
 
 /// Gives one end its addresses.

@@ -17,7 +17,7 @@ use network::{Pump, Segment, Vxlan, VxlanConfig};
 use simulated_kernel::{Kernel, Medium};
 
 use crate::{
-    machine::{ADDRESSES, IPV6_ADDRESSES, PACE, add, configure_end, load},
+    machine::{ADDRESSES, IPV6_ADDRESSES, PACE, add, configure_end, load, wait_for_addresses},
     sides::{MEMORY, PATIENCE, Side, link, pattern},
 };
 
@@ -139,8 +139,7 @@ fn an_ordinary_program_is_a_peer_over_the_loopback_of_the_host() {
     let mut last = None;
     kernel.wait_until(|| link(&nic, &mut last) == Some(true));
     configure_end(&kernel, &nic, 0);
-    // The table is read by a work item.
-    kernel.sleep(5_000);
+    wait_for_addresses(&kernel);
     let program = Program::start(segment);
     for addresses in [ADDRESSES, IPV6_ADDRESSES] {
         let mut far = Side::of(program.wired.open().expect("it opens")).expect("objects of it");

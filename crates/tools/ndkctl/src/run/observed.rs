@@ -254,10 +254,10 @@ mod tests {
         assert_eq!(told("--no-advise --fault late"), Ok(vec![Some(1), Some(1), None]));
         assert_eq!(told("--no-advise --fault client:late,object=CQ:3"), Ok(vec![None, Some(1), None]));
         assert_eq!(
-            told("--no-advise --fault client:late --fault server:late --fault inline"),
+            told("--no-advise --fault client:late --fault server:late --fault early"),
             Ok(vec![Some(2), Some(2), None])
         );
-        assert_eq!(told("--fault client:late --fault inline"), Ok(vec![Some(1), Some(2), None]));
+        assert_eq!(told("--fault client:late --fault early"), Ok(vec![Some(1), Some(2), None]));
         assert_eq!(told("--fault client:late"), Ok(vec![Some(1), Some(1), None]), "the others keep what is by default");
     }
 
