@@ -440,7 +440,7 @@ extern "system" fn NdisSendNetBufferLists(handle: NDIS_HANDLE, first: *mut NET_B
                     // SAFETY: the list is NDIS's now.
                     unsafe { (*list).Status = NDIS_STATUS_PENDING };
                 }
-                state.send_for(&binding.adapter, first, lists.len(), dispatch);
+                State::send_for(&binding.adapter, first, lists.len(), dispatch);
             }
             // Who sends may not have heard of the pause.
             BindingPhase::Pausing | BindingPhase::Restarting => {

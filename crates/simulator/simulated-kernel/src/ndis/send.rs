@@ -197,7 +197,7 @@ impl State {
     }
 
     /// Gives lists of a protocol to the miniport below, which completes each.
-    pub fn send_for(&self, adapter: &Adapter, first: *mut NET_BUFFER_LIST, count: usize, dispatch: bool) {
+    pub fn send_for(adapter: &Adapter, first: *mut NET_BUFFER_LIST, count: usize, dispatch: bool) {
         lock(&adapter.changing).sent += count;
         let handler = owed(adapter.handlers.SendNetBufferListsHandler, "SendNetBufferListsHandler");
         let flags = if dispatch { NDIS_SEND_FLAGS_DISPATCH_LEVEL } else { 0 };

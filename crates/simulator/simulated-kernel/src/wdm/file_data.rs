@@ -328,8 +328,8 @@ fn change(files: &mut Files, handle: HANDLE, class: u32, bytes: &[u8], now: u64)
             }
             for (index, time) in node.times.iter_mut().enumerate() {
                 match number_at(bytes, 8 * index) {
-                    // Not changed, now, and not changed by what this handle does from here on.
-                    0 | -1 | -2 => {}
+                    // As it is: the others say whether what this handle does from here on changes it.
+                    -2..=0 => {}
                     value => *time = u64::try_from(value).unwrap_or(*time),
                 }
             }
