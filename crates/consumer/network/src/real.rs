@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions, read_to_string},
-    io::{self, Read, Write},
+    io::{self, IoSlice, IoSliceMut, Read, Write},
     mem::zeroed,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     os::unix::fs::OpenOptionsExt,
@@ -16,7 +16,8 @@ use nix::{
     net::if_::if_nametoindex,
     poll::{PollFd, PollFlags, ppoll},
     sys::socket::{
-        AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, bind, recvfrom, send, socket,
+        AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockProtocol, SockType, SockaddrLike, bind,
+        recvfrom, recvmmsg, send, sendmmsg, setsockopt, socket, sockopt::RcvBuf,
     },
 };
 
@@ -62,6 +63,8 @@ fn wait(file: &impl AsFd, patience: Duration) -> io::Result<bool> {
 
 /// Frames that one call of `receive` gives at most.
 const BATCH: usize = 32;
+/// Bytes of the buffer that the system is asked for. It may give less.
+const BUFFER: usize = 4 << 20;
 
 /// Reads frames until there is none.
 fn read_all(
@@ -173,7 +176,71 @@ pub struct Packets {
     socket: OwnedFd,
     name: String,
     longest: usize,
-    room: Mutex<Vec<u8>>,
+    inward: Mutex<Inward>,
+}
+
+/// Calls in a row that have found a frame at once, after which several are asked for with one call.
+const BUSY: u32 = 2;
+/// So many frames go each with a call of its own: what one call for several needs costs as much.
+const FEW: usize = 2;
+
+/// What a packet socket needs to receive.
+struct Inward {
+    /// Room for frames.
+    room: Vec<Vec<u8>>,
+    /// Calls that have found a frame, since one has not.
+    in_a_row: u32,
+}
+
+/// Whether a frame of a packet socket has come in: what this machine has sent is not received.
+fn has_come(from: Option<LinkAddr>) -> bool {
+    from.is_none_or(|from| from.pkttype() != libc::PACKET_OUTGOING)
+}
+
+impl Inward {
+    /// Takes a frame, if one is there. None if it is one that this machine has sent.
+    fn one(&mut self, socket: &OwnedFd, take: &mut dyn FnMut(&[u8])) -> nix::Result<usize> {
+        let Some(room) = self.room.first_mut() else { return Ok(0) };
+        let (length, from) = recvfrom::<LinkAddr>(socket.as_raw_fd(), room)?;
+        if has_come(from) {
+            take(&room[..length]);
+            return Ok(1);
+        }
+        Ok(0)
+    }
+
+    /// Takes several, if one is there.
+    fn many(&mut self, socket: &OwnedFd, take: &mut dyn FnMut(&[u8])) -> nix::Result<usize> {
+        let mut headers = MultiHeaders::<LinkAddr>::preallocate(self.room.len(), None);
+        let mut slices: Vec<_> = self.room.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let results = recvmmsg(socket.as_raw_fd(), &mut headers, slices.iter_mut(), flags, None)?;
+        let mut count = 0;
+        for message in results.filter(|message| has_come(message.address)) {
+            if let Some(bytes) = message.iovs().next() {
+                take(bytes);
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    fn next(&mut self, socket: &OwnedFd, take: &mut dyn FnMut(&[u8])) -> nix::Result<usize> {
+        let came = if self.in_a_row < BUSY { self.one(socket, take) } else { self.many(socket, take) };
+        self.in_a_row = if came.is_ok() { self.in_a_row.saturating_add(1) } else { 0 };
+        came
+    }
+}
+
+/// Has a packet socket not get what this machine sends. A system that cannot (before Linux 4.20) gives it, and it is passed over.
+fn ignore_outgoing(socket: &OwnedFd) {
+    const IGNORE_OUTGOING: libc::c_int = 23;
+    let yes: libc::c_int = 1;
+    let Ok(length) = libc::socklen_t::try_from(size_of_val(&yes)) else { return };
+    // SAFETY: the socket is open; the option reads an `int`, to which the pointer is, and whose length is said.
+    _ = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, IGNORE_OUTGOING, (&raw const yes).cast(), length)
+    };
 }
 
 impl Packets {
@@ -203,9 +270,37 @@ impl Packets {
         // SAFETY: the pointer is to an address of the family that it says, as long as the length says; it is copied.
         let address = unsafe { LinkAddr::from_raw((&raw const address).cast(), length) }
             .ok_or_else(|| OpenError::NoInterface(name.to_owned()))?;
+        ignore_outgoing(&socket);
+        // Frames come in bursts. Less is slower, not wrong.
+        _ = setsockopt(&socket, RcvBuf, &BUFFER);
         bind(socket.as_raw_fd(), &address).map_err(|error| refusal(what(), NEEDS, error))?;
         let longest = mtu_of(name) + HEADER;
-        Ok(Self { socket, name: name.to_owned(), longest, room: Mutex::new(vec![0; longest]) })
+        let inward = Inward { room: vec![vec![0; longest]; BATCH], in_a_row: 0 };
+        Ok(Self { socket, name: name.to_owned(), longest, inward: Mutex::new(inward) })
+    }
+}
+
+impl Packets {
+    /// Sends several frames with as few calls as there can be.
+    fn send_many(&self, frames: &[&[u8]]) -> io::Result<()> {
+        let parts: Vec<[IoSlice<'_>; 1]> = frames.iter().map(|frame| [IoSlice::new(frame)]).collect();
+        // The socket is bound to its interface.
+        let to: Vec<Option<LinkAddr>> = vec![None; frames.len()];
+        let mut sent = 0;
+        while sent < frames.len() {
+            let mut headers = MultiHeaders::preallocate(frames.len() - sent, None);
+            let flags = MsgFlags::MSG_DONTWAIT;
+            let result = sendmmsg(self.socket.as_raw_fd(), &mut headers, &parts[sent..], &to[sent..], [], flags);
+            match result.map(Iterator::count) {
+                Ok(count) => sent += count.max(1),
+                Err(error) => {
+                    // The first of them: the rest goes on.
+                    forgive(error.into())?;
+                    sent += 1;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -217,16 +312,33 @@ impl Segment for Packets {
         send(self.socket.as_raw_fd(), frame, MsgFlags::MSG_DONTWAIT).map(drop).or_else(|error| forgive(error.into()))
     }
 
-    fn receive(&self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
-        if !wait(&self.socket, patience)? {
-            return Ok(0);
+    fn send_all(&self, frames: &[&[u8]]) -> io::Result<()> {
+        if frames.len() <= FEW {
+            return frames.iter().try_for_each(|frame| self.send(frame));
         }
-        let mut room = self.room.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        read_all(&mut room, take, |room| {
-            let (length, from) = recvfrom::<LinkAddr>(self.socket.as_raw_fd(), room)?;
-            // What this machine has sent is not received.
-            Ok((from.is_none_or(|from| from.pkttype() != libc::PACKET_OUTGOING)).then_some(length))
-        })
+        if let Some(frame) = frames.iter().find(|frame| frame.len() > self.longest) {
+            return Err(too_long(frame, self.longest));
+        }
+        frames.chunks(BATCH).try_for_each(|frames| self.send_many(frames))
+    }
+
+    fn receive(&self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        let mut inward = self.inward.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut may_wait = !patience.is_zero();
+        loop {
+            match inward.next(&self.socket, take) {
+                // Only what this machine has sent: as good as nothing, but there may be more.
+                Ok(0) => continue,
+                Ok(count) => return Ok(count),
+                Err(Errno::EAGAIN | Errno::EINTR) if may_wait => {}
+                Err(Errno::EAGAIN | Errno::EINTR) => return Ok(0),
+                Err(error) => return Err(error.into()),
+            }
+            if !wait(&self.socket, patience)? {
+                return Ok(0);
+            }
+            may_wait = false;
+        }
     }
 
     fn longest(&self) -> usize {

@@ -102,14 +102,18 @@ impl Udp {
         patience: Duration,
         take: &mut dyn FnMut(&[u8], SocketAddr) -> bool,
     ) -> io::Result<usize> {
-        let begun = Instant::now();
+        // Who only looks is not kept from it by the clock.
+        let begun = (!patience.is_zero()).then(Instant::now);
         let mut left = patience;
         loop {
             let mut count = 0;
             let seen = self.receive(left, &mut |datagram, from| count += usize::from(take(datagram, from)))?;
-            left = patience.saturating_sub(begun.elapsed());
+            if count > 0 || seen == 0 {
+                return Ok(count);
+            }
             // What strangers send ends the wait for nobody, and prolongs it neither.
-            if count > 0 || seen == 0 || left.is_zero() {
+            left = begun.map_or(Duration::ZERO, |begun| patience.saturating_sub(begun.elapsed()));
+            if left.is_zero() {
                 return Ok(count);
             }
         }

@@ -124,8 +124,11 @@ impl Segment for Vxlan {
     }
 
     fn receive(&self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        // Those of one call have come at the same time, as far as stations are forgotten.
+        let mut now = None;
         self.socket.receive_wanted(patience, &mut |datagram, from| {
-            let taken = self.bridge().receive(self.now(), datagram, from);
+            let now = *now.get_or_insert_with(|| self.now());
+            let taken = self.bridge().receive(now, datagram, from);
             let frame = datagram.get(HEADER..).filter(|_| taken.is_ok());
             if let Some(frame) = frame {
                 take(frame);

@@ -26,19 +26,26 @@ pub enum EventKind {
 pub struct Event {
     machine: MachineRef,
     kind: EventKind,
-    set: Mutex<bool>,
+    state: Mutex<State>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_set: bool,
+    /// Threads that sleep until it is. Without one, setting it is no call of the system.
+    sleepers: u32,
 }
 
 impl Event {
     /// An event that is not set: `KeInitializeEvent`.
     #[must_use]
     pub fn new(machine: &MachineRef, kind: EventKind) -> Self {
-        Self { machine: machine.clone(), kind, set: Mutex::new(false), changed: Condvar::new() }
+        Self { machine: machine.clone(), kind, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the event: `KeSetEvent`. Returns true if it was set before.
@@ -49,8 +56,13 @@ impl Event {
     #[track_caller]
     pub fn set(&self) -> bool {
         assert_irql_at_most(Irql::DISPATCH_LEVEL);
-        let before = std::mem::replace(&mut *self.lock(), true);
-        self.changed.notify_all();
+        let (before, sleepers) = {
+            let mut state = self.lock();
+            (std::mem::replace(&mut state.is_set, true), state.sleepers)
+        };
+        if sleepers > 0 {
+            self.changed.notify_all();
+        }
         self.machine.preempt();
         before
     }
@@ -63,13 +75,13 @@ impl Event {
     #[track_caller]
     pub fn reset(&self) -> bool {
         assert_irql_at_most(Irql::DISPATCH_LEVEL);
-        std::mem::replace(&mut *self.lock(), false)
+        std::mem::replace(&mut self.lock().is_set, false)
     }
 
     /// Returns true if the event is set: `KeReadStateEvent`.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        *self.lock()
+        self.lock().is_set
     }
 
     /// Takes the event if it is set, as a wait with a timeout of zero does. Callable at `DISPATCH_LEVEL`.
@@ -78,10 +90,10 @@ impl Event {
         self.take(&mut self.lock())
     }
 
-    fn take(&self, set: &mut bool) -> bool {
-        let was_set = *set;
+    fn take(&self, state: &mut State) -> bool {
+        let was_set = state.is_set;
         if self.kind == EventKind::Synchronization {
-            *set = false;
+            state.is_set = false;
         }
         was_set
     }
@@ -139,16 +151,19 @@ impl Event {
     }
 
     fn wait_in_real_time(&self, longest: Duration) -> bool {
+        let mut state = self.lock();
+        if self.take(&mut state) {
+            return true;
+        }
         let started = Instant::now();
-        let mut set = self.lock();
-        loop {
-            if self.take(&mut set) {
+        while let Some(left) = longest.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
+            state.sleepers += 1;
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.sleepers -= 1;
+            if self.take(&mut state) {
                 return true;
             }
-            let Some(left) = longest.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) else {
-                return false;
-            };
-            set = self.changed.wait_timeout(set, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        false
     }
 }

@@ -9,6 +9,7 @@ use std::{
 use clap::{Args, Subcommand, ValueEnum};
 use network::Impairment;
 
+use super::perftest::Test;
 use crate::size::{parse_count, parse_seed, parse_size};
 
 /// Where `rping -s` listens.
@@ -241,18 +242,21 @@ pub struct WireInfo {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = CODES)]
 pub struct WireServe {
-    /// The port to listen on, of all addresses; without it 7174, or 7471 with --ucmatose
+    /// The port to listen on, of all addresses; without it 7174, 7471 with --ucmatose, or 18515 with --perftest
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
     /// Answer `ucmatose -s` instead, with messages of --size, --count of them; it connects to port 7471
     #[arg(long)]
     pub ucmatose: bool,
-    /// With --ucmatose: bytes of a message
-    #[arg(long, requires = "ucmatose", default_value = "100", value_name = "BYTES", value_parser = parse_size)]
-    pub size: u32,
-    /// With --ucmatose: messages each way, 1 to 1000
-    #[arg(long, requires = "ucmatose", default_value = "10", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub count: u32,
+    /// Answer a program of perftest with -R instead, with the same --size (its -s) and --count (its -n); it connects to port 18515
+    #[arg(long, value_enum, value_name = "TEST", conflicts_with = "ucmatose")]
+    pub perftest: Option<Test>,
+    /// With --ucmatose or --perftest: bytes of a message; without it 100
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub size: Option<u32>,
+    /// With --ucmatose or --perftest: messages; without it 10, or 1000 with --perftest. ucmatose has 1000 at most
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub count: Option<u32>,
     /// End after so many connections
     #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub connections: Option<u32>,
@@ -289,6 +293,9 @@ pub struct WirePing {
     /// Talk to a `ucmatose` that listens, on port 7471 mostly: it sends --count messages of --size, and gets as many
     #[arg(long)]
     pub ucmatose: bool,
+    /// Measure with a program of perftest that listens with -R, on port 18515 mostly, with the same --size (its -s) and --count (its -n)
+    #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["read", "send", "write", "ucmatose"])]
+    pub perftest: Option<Test>,
     /// Seconds in which a peer that is not there yet is asked again
     #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub wait: u32,

@@ -246,7 +246,7 @@ impl<'run> Line<'run> {
             // The thread for frames finds out the same, and says it in the end.
             segment.receive(patience, take).unwrap_or(0)
         };
-        Some(Driving { _driver: wired.drive(SPIN, source), _aside: aside })
+        Some(Driving { driver: wired.drive(SPIN, source), _aside: aside })
     }
 
     /// Connects a queue pair, and says why if it cannot.
@@ -303,8 +303,15 @@ impl<'run> Line<'run> {
 /// The current thread does the adapter's work.
 pub struct Driving {
     // Ends first: then the thread for frames goes on.
-    _driver: Driver,
+    driver: Driver,
     _aside: Aside,
+}
+
+impl Driving {
+    /// For who waits for something that is no completion: takes in the frames that come within `patience`. Returns how many.
+    pub fn turn(&mut self, patience: Duration) -> usize {
+        self.driver.turn(patience)
+    }
 }
 
 /// Whether the peer has disconnected.
@@ -392,6 +399,29 @@ impl<'line, 'run> End<'line, 'run> {
         Ok((context, done.bytes()))
     }
 
+    /// Waits for completions of requests.
+    pub fn some_completed<'place>(
+        &mut self,
+        place: &'place mut [Completion],
+        what: &str,
+    ) -> Result<&'place [Completion], Fault> {
+        some(self.line, &mut self.sends, &self.gone, place, what)
+    }
+
+    /// Waits for completions of receives.
+    pub fn some_received<'place>(
+        &mut self,
+        place: &'place mut [Completion],
+        what: &str,
+    ) -> Result<&'place [Completion], Fault> {
+        some(self.line, &mut self.receives, &self.gone, place, what)
+    }
+
+    /// An error if somebody wants the program to end, or the peer has gone, or has been waited for since `begun` for too long.
+    pub fn still_there(&self, begun: Instant, what: &str) -> Result<(), Fault> {
+        still_there(self.line, &self.gone, begun, what)
+    }
+
     /// Waits for a small message.
     pub fn message(&mut self, what: &str) -> Result<[u8; MESSAGE], Fault> {
         let (slot, bytes) = self.received(what)?;
@@ -405,7 +435,7 @@ impl<'line, 'run> End<'line, 'run> {
     }
 
     /// What a status is: the peer has gone, or something is wrong.
-    fn fault(what: &str, status: NtStatus) -> Fault {
+    pub fn fault(what: &str, status: NtStatus) -> Fault {
         match status {
             NtStatus::CANCELLED => Fault::Silent(format!("{what}: the connection has ended")),
             _ => Fault::of(what, status),
@@ -443,30 +473,45 @@ impl<'line, 'run> End<'line, 'run> {
     }
 }
 
-/// Waits for a completion: polls for a moment, then sleeps. Who drives the adapter brings it itself.
-fn next(line: &Line<'_>, cq: &mut Cq, gone: &Gone, what: &str) -> Result<Completion, Fault> {
+/// Waits for completions: polls for a moment, then sleeps. Who drives the adapter brings them itself.
+fn some<'place>(
+    line: &Line<'_>,
+    cq: &mut Cq,
+    gone: &Gone,
+    place: &'place mut [Completion],
+    what: &str,
+) -> Result<&'place [Completion], Fault> {
     // Also where nothing is ever waited for, because the peer is fast.
     line.go_on()?;
-    let mut place = [Completion::EMPTY];
+    let mut count = cq.poll(place).len();
     let begun = Instant::now();
-    loop {
-        if let [done] = cq.poll(&mut place) {
-            return Ok(*done);
-        }
+    while count == 0 {
         if !ndk_host::drives() && begun.elapsed() < Duration::from_micros(30) {
             thread::yield_now();
+            count = cq.poll(place).len();
             continue;
         }
-        let failed = |status| Fault::of(what, status);
-        if let [done] = cq.wait_for(&mut place, Notify::Any, WAIT).map_err(failed)? {
-            return Ok(*done);
-        }
-        line.go_on()?;
-        if gone.is_set() {
-            return Err(Fault::Silent(format!("{what}: the peer has disconnected")));
-        }
-        if begun.elapsed() > line.patience() {
-            return Err(Fault::Silent(what.to_owned()));
+        count = cq.wait_for(place, Notify::Any, WAIT).map_err(|status| Fault::of(what, status))?.len();
+        if count == 0 {
+            still_there(line, gone, begun, what)?;
         }
     }
+    Ok(&place[..count])
+}
+
+/// Waits for a completion.
+fn next(line: &Line<'_>, cq: &mut Cq, gone: &Gone, what: &str) -> Result<Completion, Fault> {
+    some(line, cq, gone, &mut [Completion::EMPTY], what).map(|done| done[0])
+}
+
+/// An error if somebody wants the program to end, or the peer has gone, or has been waited for since `begun` for too long.
+fn still_there(line: &Line<'_>, gone: &Gone, begun: Instant, what: &str) -> Result<(), Fault> {
+    line.go_on()?;
+    if gone.is_set() {
+        return Err(Fault::Silent(format!("{what}: the peer has disconnected")));
+    }
+    if begun.elapsed() > line.patience() {
+        return Err(Fault::Silent(what.to_owned()));
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@ mod fault;
 mod info;
 mod line;
 mod perf;
+mod perftest;
 mod ping;
 mod probe;
 mod report;

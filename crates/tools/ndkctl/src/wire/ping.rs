@@ -2,7 +2,6 @@
 
 use std::{
     sync::atomic::AtomicBool,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -17,13 +16,11 @@ use super::{
     fault::Fault,
     line::{End, Line, READS},
     perf::{self, Kind, Wanted},
+    perftest,
     report::{FaultJson, WireJson, histogram, json, record, show},
     rping, ucmatose,
 };
 use crate::output::{bytes, duration, print_json, progress};
-
-/// How long a program waits before it asks a peer again that is not there yet.
-const AGAIN: Duration = Duration::from_millis(300);
 
 #[derive(Serialize)]
 struct PingJson {
@@ -120,9 +117,8 @@ fn connect<'line, 'run>(
     args: &WirePing,
     wanted: Option<Wanted>,
 ) -> Result<Connected<'line, 'run>, Fault> {
-    let end_of_patience = Instant::now() + Duration::from_secs(args.wait.into());
     let private = wanted.map_or_else(Vec::new, Wanted::encode);
-    loop {
+    perftest::until_there(line, wait(args), || {
         let mut end = End::new(line, if args.ucmatose { args.count } else { perf::DEPTH })?;
         let side = if args.ucmatose {
             Some(ucmatose::Side::new(&mut end, args.size, args.count)?)
@@ -132,22 +128,37 @@ fn connect<'line, 'run>(
         };
         let offer = Offer { inbound_reads: READS, outbound_reads: READS, private_data: &private };
         let begun = Instant::now();
-        match line.connect(&end.qp, args.target, &offer, &end.gone) {
-            Ok((connection, private)) => {
-                return Ok(Connected { end, connection, private, side, took: begun.elapsed() });
-            }
-            Err(Fault::NoNeighbour(_) | Fault::Refused(_) | Fault::Silent(_)) if Instant::now() < end_of_patience => {
-                line.go_on()?;
-                thread::sleep(AGAIN);
-            }
-            Err(fault) => return Err(fault),
-        }
-    }
+        let (connection, private) = line.connect(&end.qp, args.target, &offer, &end.gone)?;
+        Ok(Connected { end, connection, private, side, took: begun.elapsed() })
+    })
+}
+
+/// How long a peer that is not there yet is asked again.
+fn wait(args: &WirePing) -> Duration {
+    Duration::from_secs(args.wait.into())
 }
 
 /// One connection: its messages, and its end.
 fn one(line: &Line<'_>, args: &WirePing, number: u32, bar: &ProgressBar, done: &mut Done) -> Result<(), Fault> {
     line.go_on()?;
+    if let Some(test) = args.perftest {
+        let Done { times, messages, .. } = done;
+        let wanted = perftest::Wanted { test, size: args.size, count: args.count };
+        let before = *messages;
+        let measured = perftest::ask(line, args.target, wanted, wait(args), &mut |number, took| {
+            *messages = before + u64::from(number);
+            bar.set_position(*messages);
+            if let Some(took) = took {
+                record(times, took);
+            }
+        })?;
+        record(&mut done.connects, measured.connect);
+        if let Some(took) = measured.together {
+            done.many = (done.many.0 + u64::from(args.count), done.many.1 + took);
+        }
+        done.connections += 1;
+        return Ok(());
+    }
     let wanted = wanted(args);
     let Connected { mut end, connection, private, side, took } = connect(line, args, wanted)?;
     record(&mut done.connects, took);
@@ -203,7 +214,11 @@ fn report(
     (segment, path_mtu, wire): (String, u32, WireJson),
     fault: Option<&Fault>,
 ) -> Result<(), String> {
-    let plain = if args.ucmatose { "ucmatose" } else { "rping" };
+    let plain = match args.perftest {
+        Some(test) => test.name(),
+        None if args.ucmatose => "ucmatose",
+        None => "rping",
+    };
     let mode = wanted(args).map_or(plain, |wanted| wanted.kind.name());
     let rate = (done.many.0 > 0).then(|| done.many.0 as f64 / done.many.1.as_secs_f64());
     let bandwidth = rate.map(|rate| rate * f64::from(args.size) / f64::from(1 << 20));
@@ -226,7 +241,11 @@ fn report(
         });
     }
     if done.messages > 0 {
-        let compared = if args.ucmatose { "every length" } else { "every byte" };
+        let compared = match args.perftest {
+            Some(_) => "no byte",
+            None if args.ucmatose => "every length",
+            None => "every byte",
+        };
         say!(
             "{mode} to {}: {} messages of {} in {}, {compared} compared; {} of {} connections ended well",
             args.target,
@@ -236,7 +255,9 @@ fn report(
             done.connections,
             args.connections
         );
-        show(if args.ucmatose { "all messages" } else { "a message" }, &done.times);
+        if !done.times.is_empty() {
+            show(if args.ucmatose { "all messages" } else { "a message" }, &done.times);
+        }
     }
     if !done.connects.is_empty() && args.connections > 1 {
         show("a connect", &done.connects);

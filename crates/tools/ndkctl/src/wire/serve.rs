@@ -22,6 +22,7 @@ use super::{
     fault::Fault,
     line::{End, Line, READS},
     perf::{DEPTH, Server, Wanted},
+    perftest,
     report::{FaultJson, WireJson},
     rping, ucmatose,
 };
@@ -53,6 +54,15 @@ const LISTED: usize = 1000;
 
 /// Runs the command.
 pub fn run(args: &WireServe, interrupted: &AtomicBool) -> Result<(), Fault> {
+    let told = args.size.is_some() || args.count.is_some();
+    if told && !args.ucmatose && args.perftest.is_none() {
+        let what = "--size and --count go with --ucmatose or --perftest".to_owned();
+        return Err(Fault::Open(network::OpenError::Wrong(what)));
+    }
+    if args.ucmatose && count(args) > ucmatose::MOST {
+        let what = format!("--count is {} at most with --ucmatose", ucmatose::MOST);
+        return Err(Fault::Open(network::OpenError::Wrong(what)));
+    }
     let line = Line::open(&args.of, interrupted)?;
     let begun = Instant::now();
     let mut connections = Vec::new();
@@ -75,11 +85,24 @@ pub fn run(args: &WireServe, interrupted: &AtomicBool) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Messages of a connection, and bytes of one, where both sides have to be told.
+fn count(args: &WireServe) -> u32 {
+    args.count.unwrap_or(if args.perftest.is_some() { 1000 } else { 10 })
+}
+
+fn size(args: &WireServe) -> u32 {
+    args.size.unwrap_or(100)
+}
+
 fn serve(line: &Line<'_>, args: &WireServe, connections: &mut Vec<ConnectionJson>) -> Result<(), Fault> {
     // Those that nobody takes are refused when the channel ends.
     let (send, requests) = mpsc::sync_channel::<Incoming>(MOST as usize);
     let mut listeners = Vec::new();
-    let port = args.port.unwrap_or(if args.ucmatose { ucmatose::PORT } else { PORT });
+    let port = args.port.unwrap_or(match args.perftest {
+        Some(_) => perftest::PORT,
+        None if args.ucmatose => ucmatose::PORT,
+        None => PORT,
+    });
     for local in &args.of.local {
         let at = SocketAddr::new(local.address, port);
         let send = send.clone();
@@ -89,6 +112,10 @@ fn serve(line: &Line<'_>, args: &WireServe, connections: &mut Vec<ConnectionJson
     if !args.of.json {
         let at: Vec<_> = args.of.local.iter().map(|local| local.address.to_string()).collect();
         say!("{}: listening on port {port} of {}", line.description, at.join(", "));
+    }
+    if let Some(test) = args.perftest {
+        let wanted = perftest::Wanted { test, size: size(args), count: count(args) };
+        return serve_perftest(line, args, wanted, &requests, connections);
     }
     let busy = AtomicU32::new(0);
     let (report, reports) = mpsc::channel();
@@ -132,6 +159,34 @@ fn serve(line: &Line<'_>, args: &WireServe, connections: &mut Vec<ConnectionJson
     result
 }
 
+/// Answers tests of perftest, one after the other: each has two connections.
+fn serve_perftest(
+    line: &Line<'_>,
+    args: &WireServe,
+    wanted: perftest::Wanted,
+    requests: &mpsc::Receiver<Incoming>,
+    connections: &mut Vec<ConnectionJson>,
+) -> Result<(), Fault> {
+    let (mut taken, mut wrong) = (0, 0);
+    while args.connections.is_none_or(|most| taken < most) {
+        line.go_on()?;
+        let Ok(first) = requests.recv_timeout(Duration::from_millis(20)) else { continue };
+        taken += 1;
+        let peer = first.peer_address().map_or_else(|status| status.to_string(), |peer| peer.to_string());
+        let result = perftest::answer(line, wanted, first, || perftest::next(line, requests));
+        let messages = *result.as_ref().unwrap_or(&0);
+        let connection = ConnectionJson {
+            peer,
+            mode: wanted.test.name(),
+            messages,
+            bytes: messages.saturating_mul(wanted.size.into()),
+            error: result.as_ref().err().map(Into::into),
+        };
+        note_end(args, connections, &mut wrong, connection);
+    }
+    Ok(())
+}
+
 fn note_end(args: &WireServe, all: &mut Vec<ConnectionJson>, wrong: &mut usize, connection: ConnectionJson) {
     if let Some(fault) = &connection.error {
         *wrong += 1;
@@ -161,8 +216,8 @@ fn answer(line: &Line<'_>, args: &WireServe, incoming: Incoming, mode: &mut &'st
     let mut private = vec![0; 56];
     incoming.connection_data(&mut private).map_err(failed)?;
     let wanted = Wanted::decode(&private).filter(|_| !args.ucmatose);
-    let mut end = End::new(line, if args.ucmatose { args.count } else { DEPTH })?;
-    let side = if args.ucmatose { Some(ucmatose::Side::new(&mut end, args.size, args.count)?) } else { None };
+    let mut end = End::new(line, if args.ucmatose { count(args) } else { DEPTH })?;
+    let side = if args.ucmatose { Some(ucmatose::Side::new(&mut end, size(args), count(args))?) } else { None };
     let mut server = match wanted {
         None => {
             if side.is_none() {

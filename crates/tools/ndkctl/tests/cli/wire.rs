@@ -118,6 +118,44 @@ fn sends_writes_and_reads_are_measured() {
     assert_eq!(served["connections"].as_array().map(Vec::len), Some(6), "{served}");
 }
 
+#[test]
+fn each_test_of_perftest_runs_between_two_programs() {
+    let [near, far] = ports();
+    for (test, mode, is_bandwidth) in [
+        ("send-bw", "ib_send_bw", true),
+        ("write-bw", "ib_write_bw", true),
+        ("read-bw", "ib_read_bw", true),
+        ("send-lat", "ib_send_lat", false),
+        ("write-lat", "ib_write_lat", false),
+        ("read-lat", "ib_read_lat", false),
+    ] {
+        // More messages than there are receives, and not a multiple of those that have a completion.
+        let told = ["--perftest", test, "--size", "3000", "--count", "1234"];
+        let server = Server::start(&far, &near, &[&["--connections", "1"], &told[..]].concat());
+        let (result, _) = client(&ping(&near, &far, "10.77.0.1:18515", &told), 0);
+        assert_eq!((&result["mode"], &result["messages"]), (&mode.into(), &1234.into()), "{result}");
+        let (rate, time) = (&result["messages_per_second"], &result["microseconds"]["p50"]);
+        assert_eq!((rate.is_number(), time.is_number()), (is_bandwidth, !is_bandwidth), "{result}");
+        let served = server.ended();
+        let one = &served["connections"][0];
+        assert_eq!((&one["mode"], &one["messages"]), (&mode.into(), &1234.into()), "{served}");
+    }
+}
+
+#[test]
+fn a_peer_that_does_another_test_of_perftest_is_an_error_on_both_sides() {
+    let [near, far] = ports();
+    let told = |size: &'static str| ["--perftest", "send-bw", "--size", size, "--count", "10", "--patience", "3"];
+    let words = [&["serve", "--json", "--bind", &far, "--peer", &near, "--connections", "1"], &SERVER[..], &told("64")];
+    let server = command(&words.concat()).spawn().expect("the program starts");
+    let output = run(&ping(&near, &far, "10.77.0.1:18515", &told("100")));
+    assert_ne!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    let output = server.wait_with_output().expect("it ends");
+    let served: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(output.status.code(), Some(1), "{served}");
+    assert!(served["connections"][0]["error"]["what"].is_string(), "{served}");
+}
+
 /// The frames of a capture in the format pcap.
 fn pcap(bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut rest, mut frames) = (&bytes[24..], Vec::new());

@@ -14,7 +14,7 @@ use anyhow::{Result, bail, ensure};
 use xshell::cmd;
 
 use super::{
-    HERE, Network, Running, THERE,
+    Network, PORTS, Ports, Running,
     guest::Guest,
     job::{Case, Job},
     judged_by,
@@ -59,10 +59,11 @@ link = '\DosDevices\NdkConsumer'
 
 /// The script of a run, in which so many datagrams of a million are lost on their way in.
 fn script(job: &Job, lost: u32) -> String {
+    let Ports { here, there } = PORTS;
     let mut script = format!(
         "[kernel]\nprocessors = 2\nthreads = true\ndatagrams = \"host\"\n\n{BEGIN}\n[[device]]\nname = \"nic\"\nimage = \"softndknic\"\n\
          kind = \"nic\"\naddresses = [\"10.0.0.2/24\", \"fd00::2/64\"]\n\
-         keywords = {{ WirePeer = \"127.0.0.1:{THERE}\", WireLocal = \"127.0.0.1:{HERE}\", CableLoss = {lost}, CableSeed = 1 }}\n"
+         keywords = {{ WirePeer = \"127.0.0.1:{there}\", WireLocal = \"127.0.0.1:{here}\", CableLoss = {lost}, CableSeed = 1 }}\n"
     );
     for case in &job.cases {
         pings(&mut script, case, 7174, false, COMES, true);
@@ -119,7 +120,7 @@ pub fn judge(context: &Context, guest: &Guest, ndkctl: &Path, name: &str, job: &
     sh.write_file(&path, script(job, lost))?;
     let log = scratch.join("guest.txt");
     let begun = Instant::now();
-    let mut running = Running::start(context, guest, &scratch, Network::Vxlan)?;
+    let mut running = Running::start(context, guest, &scratch, Network::Vxlan, PORTS)?;
     let report = scratch.join("run.txt");
     let mut run = Command::new(ndkctl);
     run.args(["run", NIC, CONSUMER, "--seeds", "1", "--limit", "600", "--script"]).arg(&path);

@@ -21,19 +21,34 @@ const NEEDED: [Needed; 5] = [
 /// The packages of the programs, and of the libraries that they need.
 const PACKAGES: &str = "busybox-static iproute2 rdmacm-utils ibverbs-utils ibverbs-providers librdmacm1 libibverbs1 libnl-3-200 \
     libnl-route-3-200 libc6 libmnl0 libelf1 libbpf1 libcap2 libbsd0 libmd0 libselinux1 libpcre2-8-0 libtirpc3 libxtables12 zlib1g \
-    libgcc-s1 libdb5.3 libzstd1 liblzma5 libgssapi-krb5-2 libkrb5-3 libk5crypto3 libkrb5support0 libcom-err2 libkeyutils1";
+    libgcc-s1 perftest libibumad3 libpci3 libudev1 libdb5.3 libzstd1 liblzma5 libgssapi-krb5-2 libkrb5-3 libk5crypto3 libkrb5support0 libcom-err2 libkeyutils1";
 
-const PROGRAMS: [&str; 6] = [
+const PROGRAMS: [&str; 12] = [
     "bin/busybox",
     "bin/ip",
     "usr/bin/rdma",
     "usr/bin/rping",
     "usr/bin/ucmatose",
+    "usr/bin/ib_send_bw",
+    "usr/bin/ib_write_bw",
+    "usr/bin/ib_read_bw",
+    "usr/bin/ib_send_lat",
+    "usr/bin/ib_write_lat",
+    "usr/bin/ib_read_lat",
     "lib/x86_64-linux-gnu/libgcc_s.so.1",
 ];
 
-const MODULES: [&str; 8] =
-    ["crc32_generic", "crc32-pclmul", "virtio_pci", "virtio_net", "vxlan", "rdma_rxe", "rdma_ucm", "nvmet-rdma"];
+const MODULES: [&str; 9] = [
+    "crc32_generic",
+    "crc32-pclmul",
+    "virtio_pci",
+    "virtio_net",
+    "vxlan",
+    "rdma_rxe",
+    "rdma_ucm",
+    "nvmet-rdma",
+    "veth",
+];
 
 const LIBRARIES: [&str; 2] = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"];
 

@@ -18,7 +18,12 @@ pub struct Job {
     pub sizes: Vec<u32>,
     /// Connections of ucmatose at once.
     pub at_once: u32,
+    /// Programs of perftest, without `ib_`.
+    pub tests: Vec<&'static str>,
 }
+
+/// Bytes of perftest's messages, and how many.
+pub const MEASURED: (u32, u32) = (3000, 150);
 
 const SHORT: [(u8, u32, u32); 4] = [(4, 64, 10), (4, 3000, 5), (4, 60000, 3), (6, 3000, 5)];
 const FULL: [(u8, u32, u32); 10] = [
@@ -37,17 +42,27 @@ const FULL: [(u8, u32, u32); 10] = [
 impl Job {
     pub fn new(short: bool, loss: u32, largest: u32) -> Self {
         // Fewer messages where each loss costs time.
-        let fewer = |count: u32| if loss > 0 { count / 4 + 1 } else { count };
+        let fewer = |count: u32| match loss {
+            0 => count,
+            1..5 => count / 4 + 1,
+            5.. => count / 10 + 1,
+        };
         let cases: &[_] = if short { &SHORT } else { &FULL };
         let cases = cases.iter().map(|&(family, size, count)| Case { family, size, count: fewer(count) }).collect();
         let sizes: &[u32] = if short { &[1, 1 << 20] } else { &[1, 2, 1024, 1025, 65536, 1 << 20] };
         let sizes = sizes.iter().copied().filter(|size| *size <= largest).collect();
-        Self { cases, sizes, at_once: if short { 16 } else { 64 } }
+        let tests: &[_] = match (loss, short) {
+            (0, true) => &["send_bw", "write_lat"],
+            (0, false) => &["send_bw", "write_bw", "read_bw", "send_lat", "write_lat", "read_lat"],
+            // What they say to each other is the same, and they end when they are not fast enough.
+            _ => &[],
+        };
+        Self { cases, sizes, at_once: if short { 16 } else { 64 }, tests: tests.to_vec() }
     }
 
     /// How many cases the guest judges.
     pub fn verdicts(&self) -> usize {
-        self.pings_judged() + 2 * self.sizes.len() + 1
+        self.pings_judged() + 2 * self.sizes.len() + 1 + 2 * self.tests.len()
     }
 
     /// How many of them are rping's.
@@ -88,6 +103,14 @@ impl Job {
         }
         let client = format!("ucmatose -s 10.0.0.2 -p 7472 -S 3000 -C 10 -c {}", self.at_once);
         script += &until_there(&client, "ucmatose at once");
+        let (size, count) = MEASURED;
+        for test in &self.tests {
+            script += &once(&format!("ib_{test} -R -F -s {size} -n {count}"), &format!("{test} server"), "$?");
+        }
+        for test in &self.tests {
+            let client = format!("ib_{test} -R -F -s {size} -n {count} 10.0.0.2");
+            script += &until_there(&client, &format!("{test} client"));
+        }
         // For many connections, and for the end in the middle.
         _ = writeln!(script, "rping -s -P -a 10.0.0.1 > /tmp/out 2>&1");
         script

@@ -3,6 +3,7 @@
 mod driver;
 mod guest;
 mod job;
+mod measure;
 mod nvme;
 
 use std::{
@@ -14,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use xshell::cmd;
 
 use crate::{
@@ -22,15 +23,28 @@ use crate::{
     packets::read_frames,
 };
 use guest::Guest;
-use job::{Case, Job};
+use job::{Case, Job, MEASURED};
 
-/// Ports of UDP: of this side, and of the guest's.
-const HERE: u16 = 25202;
-const THERE: u16 = 25201;
+/// Ports of UDP: of this side, and of the guest's. Guests beside each other have ports of their own.
+#[derive(Clone, Copy)]
+struct Ports {
+    here: u16,
+    there: u16,
+}
+
+impl Ports {
+    /// Those of the guest with this number.
+    const fn of(number: u16) -> Self {
+        Self { here: 25202 + 2 * number, there: 25201 + 2 * number }
+    }
+}
+
+/// Of a guest that runs alone.
+const PORTS: Ports = Ports::of(0);
 
 /// Has Linux' rxe, in a QEMU guest, judge the wire
 ///
-/// A guest with rdma_rxe runs rping and ucmatose; `ndkctl wire` is the other end, as an ordinary program: no privileges, no kernel module
+/// A guest with rdma_rxe runs rping, ucmatose and perftest; `ndkctl wire` is the other end, as an ordinary program: no privileges, no kernel module
 /// here. Both directions, IPv4 and IPv6, data compared; clean over one frame a datagram, and over VXLAN with 1 and 5 % of frames lost each
 /// way; refusals; many connections; a guest that is stopped in the middle. Then the example nvme_read reads and writes blocks of Linux'
 /// NVMe target, compared on both sides. Minutes; half an hour where QEMU has to emulate the processor.
@@ -49,6 +63,13 @@ pub struct Rxe {
     /// Needs what `cargo xtask drivers --arch x86_64` and `cargo xtask worker` make
     #[arg(long)]
     driver: bool,
+    /// Only measure: perftest between two rxe, and `ndkctl wire` in the place of one of them, over the same cable in one guest whose clock
+    /// counts instructions
+    #[arg(long, conflicts_with_all = ["short", "driver"])]
+    measure: bool,
+    /// With --measure: print JSON
+    #[arg(long, requires = "measure")]
+    json: bool,
 }
 
 /// How a guest's frames come here.
@@ -63,6 +84,7 @@ enum Network {
 /// A run of the guest.
 struct Run {
     name: &'static str,
+    ports: Ports,
     network: Network,
     /// How many frames in a hundred are lost, each way.
     loss: u32,
@@ -78,6 +100,9 @@ impl Rxe {
             return Ok(());
         }
         let ndkctl = context.ndkctl("release")?;
+        if self.measure {
+            return measure::measure(context, &guest, &ndkctl, self.json);
+        }
         if self.driver {
             driver::need(context)?;
             for (name, percent) in [("driver-clean", 0), ("driver-lossy", 1)] {
@@ -87,24 +112,35 @@ impl Rxe {
         }
         let many = if self.short { 50 } else { 1000 };
         let mut runs = vec![
-            Run { name: "clean", network: Network::Dgram, loss: 0, connections: many, largest: 1 << 20 },
-            Run { name: "lossy", network: Network::Vxlan, loss: 1, connections: 10, largest: 1 << 20 },
+            Run {
+                name: "clean",
+                ports: Ports::of(0),
+                network: Network::Dgram,
+                loss: 0,
+                connections: many,
+                largest: 1 << 20,
+            },
+            Run {
+                name: "lossy",
+                ports: Ports::of(1),
+                network: Network::Vxlan,
+                loss: 1,
+                connections: 10,
+                largest: 1 << 20,
+            },
         ];
         if !self.short {
-            runs.push(Run { name: "very-lossy", network: Network::Vxlan, loss: 5, connections: 5, largest: 1 << 16 });
+            let (ports, network) = (Ports::of(2), Network::Vxlan);
+            runs.push(Run { name: "very-lossy", ports, network, loss: 5, connections: 5, largest: 1 << 16 });
         }
+        // Beside each other: with losses most of the time is spent waiting.
+        let outcomes: Vec<Result<bool>> = thread::scope(|scope| {
+            let threads: Vec<_> = runs.iter().map(|run| scope.spawn(|| self.judge(run, &guest, &ndkctl))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a run has panicked"))).collect()
+        });
         let mut failed = 0;
-        for run in runs {
-            let job = Job::new(self.short, run.loss, run.largest);
-            let mut judged = Judged { run: &run, job: &job, ndkctl: &ndkctl, failures: Vec::new() };
-            let begun = Instant::now();
-            judged.judge(context, &guest)?;
-            if judged.failures.is_empty() {
-                println!("{}: rxe agrees, {} s", run.name, begun.elapsed().as_secs());
-            } else {
-                failed += 1;
-                judged.failures.iter().for_each(|failure| println!("{}: {failure}", run.name));
-            }
+        for (run, outcome) in runs.iter().zip(outcomes) {
+            failed += usize::from(!outcome.with_context(|| run.name)?);
         }
         if let Err(error) = nvme::judge(context, &guest) {
             failed += 1;
@@ -120,6 +156,21 @@ impl Rxe {
         }
         ensure!(failed == 0, "rxe or tshark do not agree");
         Ok(())
+    }
+
+    /// One run; whether rxe agrees.
+    fn judge(&self, run: &Run, guest: &Guest, ndkctl: &Path) -> Result<bool> {
+        // A shell is one thread's.
+        let context = Context::new(false)?;
+        let job = Job::new(self.short, run.loss, run.largest);
+        let mut judged = Judged { run, job: &job, ndkctl, failures: Vec::new() };
+        let begun = Instant::now();
+        judged.judge(&context, guest)?;
+        judged.failures.iter().for_each(|failure| println!("{}: {failure}", run.name));
+        if judged.failures.is_empty() {
+            println!("{}: rxe agrees, {} s", run.name, begun.elapsed().as_secs());
+        }
+        Ok(judged.failures.is_empty())
     }
 }
 
@@ -138,7 +189,7 @@ impl Judged<'_> {
         sh.create_dir(scratch.join("job"))?;
         sh.write_file(scratch.join("job/job.sh"), self.job.script())?;
         let log = scratch.join("guest.txt");
-        let mut guest = Running::start(context, guest, &scratch, self.run.network)?;
+        let mut guest = Running::start(context, guest, &scratch, self.run.network, self.run.ports)?;
 
         for (number, case) in self.job.cases.iter().enumerate() {
             let capture = format!("ping-{number}.pcap");
@@ -164,6 +215,7 @@ impl Judged<'_> {
         let serve =
             ["serve", "--ucmatose", "--port", "7472", "--size", "3000", "--count", "10", "--connections", &at_once];
         self.ours(&scratch, 0, "ucmatose-at-once", &serve)?;
+        self.perftest(&scratch)?;
         let connections = self.run.connections.to_string();
         self.ours(
             &scratch,
@@ -188,6 +240,21 @@ impl Judged<'_> {
         Ok(())
     }
 
+    /// Perftest's programs as servers, then as clients.
+    fn perftest(&mut self, scratch: &Path) -> Result<()> {
+        let (size, count) = (MEASURED.0.to_string(), MEASURED.1.to_string());
+        let names: Vec<_> = self.job.tests.iter().map(|test| test.replace('_', "-")).collect();
+        let (ping, serve): (&[_], &[_]) =
+            (&["ping", "10.0.0.1:18515", "--wait", "60"], &["serve", "--connections", "1"]);
+        for (begin, what) in [(ping, "client"), (serve, "server")] {
+            for test in &names {
+                let words = [begin, &["--perftest", test, "--size", &size, "--count", &count]].concat();
+                self.ours(scratch, 0, &format!("{test}-{what}"), &words)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Our side of a case, which must end with this code. `--pcap` names a file in the folder of the run.
     fn ours(&mut self, folder: &Path, expected: i32, what: &str, arguments: &[&str]) -> Result<()> {
         let (report, errors) = (folder.join(format!("{what}.json")), folder.join(format!("{what}.err")));
@@ -195,7 +262,8 @@ impl Judged<'_> {
         let mut wire = Command::new(self.ndkctl);
         wire.arg("wire").args(arguments).current_dir(folder);
         wire.args(["--local", "10.0.0.2/24", "--local", "fd00::2/64", "--network", network]);
-        wire.args(["--bind", &format!("127.0.0.1:{HERE}"), "--peer", &format!("127.0.0.1:{THERE}")]);
+        let Ports { here, there } = self.run.ports;
+        wire.args(["--bind", &format!("127.0.0.1:{here}"), "--peer", &format!("127.0.0.1:{there}")]);
         wire.args([
             "--lose",
             &self.run.loss.to_string(),
@@ -241,29 +309,58 @@ fn judged_by(said: &str, log: &Path, cases: usize) -> Option<String> {
 struct Running(Child);
 
 impl Running {
-    fn start(context: &Context, guest: &Guest, scratch: &Path, network: Network) -> Result<Self> {
+    fn start(context: &Context, guest: &Guest, scratch: &Path, network: Network, ports: Ports) -> Result<Self> {
+        let Ports { here, there } = ports;
         let initrd = join(context, guest, scratch)?;
         let (netdev, name) = match network {
             Network::Dgram => (
                 format!(
-                    "dgram,id=n0,local.type=inet,local.host=127.0.0.1,local.port={THERE},remote.type=inet,\
-                     remote.host=127.0.0.1,remote.port={HERE}"
+                    "dgram,id=n0,local.type=inet,local.host=127.0.0.1,local.port={there},remote.type=inet,\
+                     remote.host=127.0.0.1,remote.port={here}"
                 ),
                 "dgram",
             ),
-            Network::Vxlan => (format!("user,id=n0,hostfwd=udp:127.0.0.1:{THERE}-:{HERE}"), "vxlan"),
+            Network::Vxlan => (format!("user,id=n0,hostfwd=udp:127.0.0.1:{there}-:{here}"), "vxlan"),
         };
-        let line = format!(
-            "console=ttyS0 panic=-1 quiet no_timer_check rcupdate.rcu_cpu_stall_suppress=1 network={name} port={HERE}"
-        );
+        Self::machine_of(guest, scratch, initrd, &format!("network={name} port={here}"), &netdev, &[])
+    }
+
+    /// A guest without peers outside. Its clock counts instructions.
+    fn counting(context: &Context, guest: &Guest, scratch: &Path) -> Result<Self> {
+        let initrd = join(context, guest, scratch)?;
+        Self::machine_of(guest, scratch, initrd, "network=none", "user,id=n0", &["-icount", "shift=0,sleep=off"])
+    }
+
+    fn machine_of(
+        guest: &Guest,
+        scratch: &Path,
+        initrd: PathBuf,
+        words: &str,
+        netdev: &str,
+        more: &[&str],
+    ) -> Result<Self> {
+        let line = format!("console=ttyS0 panic=-1 quiet no_timer_check rcupdate.rcu_cpu_stall_suppress=1 {words}");
         let mut qemu = Command::new("timeout");
         qemu.arg(variable("LIMIT").unwrap_or_else(|| "500".to_owned())).arg("qemu-system-x86_64");
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-M", "q35", "-accel", "tcg"]);
-        qemu.args(["-cpu", "max", "-smp", "1", "-m", "384"]);
+        qemu.args(["-cpu", "max", "-smp", "1", "-m", "448"]).args(more);
         qemu.arg("-serial").arg(format!("file:{}", scratch.join("guest.txt").display()));
-        qemu.arg("-kernel").arg(&guest.kernel).arg("-initrd").arg(initrd).args(["-append", &line, "-netdev", &netdev]);
+        qemu.arg("-kernel").arg(&guest.kernel).arg("-initrd").arg(initrd).args(["-append", &line, "-netdev", netdev]);
         qemu.args(["-device", "virtio-net-pci,netdev=n0,mac=02:00:00:00:00:01"]);
         Ok(Self(qemu.stdin(Stdio::null()).spawn().context("timeout")?))
+    }
+
+    /// Waits until the guest has ended by itself.
+    fn wait(&mut self, patience: Duration) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < patience {
+            if let Some(status) = self.0.try_wait()? {
+                ensure!(status.success(), "the guest: {status}; LIMIT is its time in seconds");
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+        bail!("the guest has not ended")
     }
 
     /// The process of QEMU itself, which `timeout` has started.

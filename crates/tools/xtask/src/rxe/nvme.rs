@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Result, ensure};
 use xshell::cmd;
 
-use super::{HERE, Network, Running, THERE, guest::Guest};
+use super::{Network, PORTS, Ports, Running, guest::Guest};
 use crate::context::{Context, absolute};
 
 /// Bytes of a block: those of the file system in memory, on which the namespace lies.
@@ -62,7 +62,7 @@ pub fn judge(context: &Context, guest: &Guest) -> Result<()> {
     }
     let log = scratch.join("guest.txt");
     let begun = Instant::now();
-    let mut running = Running::start(context, guest, &scratch, Network::Dgram)?;
+    let mut running = Running::start(context, guest, &scratch, Network::Dgram, PORTS)?;
     said(&log, "NVME is there")?;
     let (all, back) = (scratch.join("all.bin"), scratch.join("back.bin"));
     host(&program, &["--blocks", &BLOCKS.to_string()], &all)?;
@@ -81,7 +81,8 @@ pub fn judge(context: &Context, guest: &Guest) -> Result<()> {
 fn host(program: &Path, arguments: &[&str], out: &Path) -> Result<()> {
     let mut host = Command::new(program);
     host.args(["--target", "10.0.0.1", "--local", "10.0.0.2", "--network", "dgram", "--out"]).arg(out).args(arguments);
-    host.args(["--bind", &format!("127.0.0.1:{HERE}"), "--peer", &format!("127.0.0.1:{THERE}")]);
+    let Ports { here, there } = PORTS;
+    host.args(["--bind", &format!("127.0.0.1:{here}"), "--peer", &format!("127.0.0.1:{there}")]);
     let output = host.output()?;
     ensure!(output.status.success(), "nvme_read {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
     Ok(())
