@@ -7,6 +7,11 @@
 //!
 //! Versions 5.70 and later of perftest speak so; from 6.28 on, two of them agree on sizes too, but not with an older one, which this is.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "lengths of words, completions of a batch, the number of an MTU: all small"
+)]
+
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -497,13 +502,13 @@ pub fn ask(
         control.exchange([0; RECORD])?;
     }
     drop(driving);
-    end(second, &side.end)?;
-    end(first, &control.end)?;
+    end(&second, &side.end)?;
+    end(&first, &control.end)?;
     Ok(Measured { together: is_bandwidth.then_some(took), connect })
 }
 
 /// Disconnects, unless the peer has done so first: a server that has finished does.
-fn end(connection: Connection, end: &End<'_, '_>) -> Result<(), Fault> {
+fn end(connection: &Connection, end: &End<'_, '_>) -> Result<(), Fault> {
     let ended = connection.disconnect().and_then(ndk::Pending::wait);
     ended.or_else(|status| if end.gone.is_set() { Ok(()) } else { Err(Fault::of("disconnect", status)) })
 }

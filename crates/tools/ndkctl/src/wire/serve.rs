@@ -87,7 +87,7 @@ pub fn run(args: &WireServe, interrupted: &AtomicBool) -> Result<(), Fault> {
 
 /// Messages of a connection, and bytes of one, where both sides have to be told.
 fn count(args: &WireServe) -> u32 {
-    args.count.unwrap_or(if args.perftest.is_some() { 1000 } else { 10 })
+    args.count.unwrap_or_else(|| if args.perftest.is_some() { 1000 } else { 10 })
 }
 
 fn size(args: &WireServe) -> u32 {

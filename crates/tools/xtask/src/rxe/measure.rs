@@ -11,7 +11,7 @@
 //! in each run but for a few in a hundred; what they say is the ratio. There is one processor, for which the two sides and the kernel
 //! take turns. So perftest waits for events (`-e`): polling would take the time from the other side.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
@@ -121,9 +121,10 @@ fn script() -> String {
                     (format!("/ndkctl wire serve {told} --connections 1 {ours}"), format!("{program} -d r0 10.1.0.2"))
                 }
             };
-            script += &format!(
+            _ = writeln!(
+                script,
                 "timeout {SERVES} {server} > /tmp/server 2>&1 & sleep 2\n{client} > /tmp/client 2>&1; code=$?; wait\n\
-                 echo \"BEGIN {who:?} {number}\"; cat /tmp/client; echo \"END $code\"; cat /tmp/server\n"
+                 echo \"BEGIN {who:?} {number}\"; cat /tmp/client; echo \"END $code\"; cat /tmp/server"
             );
         }
     }
@@ -131,7 +132,7 @@ fn script() -> String {
 }
 
 /// What a test has said of itself, between its marks.
-fn said<'a>(log: &'a str, who: Who, number: usize) -> Result<&'a str> {
+fn said(log: &str, who: Who, number: usize) -> Result<&str> {
     let begin = format!("BEGIN {who:?} {number}\n");
     let rest = log.split_once(&begin).map(|(_, rest)| rest).context("the guest has not come to it")?;
     let (said, code) = rest.split_once("\nEND ").context("the guest has ended in it")?;

@@ -135,6 +135,7 @@ impl Rxe {
         }
         // Beside each other: with losses most of the time is spent waiting.
         let outcomes: Vec<Result<bool>> = thread::scope(|scope| {
+            #[expect(clippy::needless_collect, reason = "all begin before the first is waited for")]
             let threads: Vec<_> = runs.iter().map(|run| scope.spawn(|| self.judge(run, &guest, &ndkctl))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a run has panicked"))).collect()
         });
