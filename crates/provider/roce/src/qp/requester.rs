@@ -76,7 +76,7 @@ struct Stale {
 
 impl Stale {
     /// Returns true if an answer with this number may be one of them.
-    const fn may_hold(&self, psn: Psn) -> bool {
+    const fn may_hold(self, psn: Psn) -> bool {
         self.seen.is_before(psn) && psn.is_before(self.end)
     }
 }
