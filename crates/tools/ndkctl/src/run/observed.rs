@@ -105,7 +105,9 @@ pub fn ask(args: &Run, script: &mut Script) -> Result<(), String> {
         if !mine.is_empty() {
             let rules: Vec<_> = mine.iter().map(|&index| args.fault[index].rule).collect();
             if tell_faults(script, &rules)? {
-                mine.iter().for_each(|&index| is_heard[index] = true);
+                for index in mine {
+                    is_heard[index] = true;
+                }
             }
         } else if !args.no_advise && is_seeded {
             // A run without these drivers has nobody to tell.
@@ -116,7 +118,8 @@ pub fn ask(args: &Run, script: &mut Script) -> Result<(), String> {
         }
     }
     if let Some(index) = is_heard.iter().position(|is_heard| !is_heard) {
-        let whose = args.fault[index].machine.as_deref().map_or("the run".to_owned(), |name| format!("machine {name}"));
+        let machine = args.fault[index].machine.as_deref();
+        let whose = machine.map_or_else(|| "the run".to_owned(), |name| format!("machine {name}"));
         return Err(format!("{NOBODY}, and {whose} has neither"));
     }
     if args.record.is_wanted() && !is_recorded {
