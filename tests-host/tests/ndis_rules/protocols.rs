@@ -238,9 +238,9 @@ fn driver_handle() -> NDIS_HANDLE {
 
 fn open(bind: NDIS_HANDLE, parameters: *const c_void) -> NDIS_STATUS {
     // SAFETY: NDIS's parameters, which have the name there.
-    let name: *const UNICODE_STRING = unsafe { parameters.cast::<u8>().add(16).cast::<*const UNICODE_STRING>().read() };
+    let name = unsafe { parameters.byte_add(16).cast::<*const UNICODE_STRING>().read() };
     // SAFETY: as above, and the hardware address there.
-    let mac: [u8; 6] = unsafe { parameters.cast::<u8>().add(106).cast::<[u8; 6]>().read() };
+    let mac: [u8; 6] = unsafe { parameters.byte_add(106).cast::<[u8; 6]>().read() };
     assert_eq!(mac, [2, 0, 0, 0, 0, 1]);
     let (media, mut selected) = ([5_u32, 0], 0);
     let types = with(|world| world.does.types);
@@ -874,10 +874,10 @@ rules! {
     }, by NOTHING.0;
 
     a_protocol_that_stays_registered breaks ReferenceLeak with Handlers::default(), Does::default(), by |kernel, _, _, _| {
+        unsafe extern "C" fn leaves(_: PDRIVER_OBJECT) {}
         unsafe extern "system" fn only_registers(object: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS {
             // SAFETY: the arguments of this call.
             let status = unsafe { entry(object, path) };
-            unsafe extern "C" fn leaves(_: PDRIVER_OBJECT) {}
             // SAFETY: the driver's own object.
             unsafe { (*object).DriverUnload = Some(leaves) };
             status

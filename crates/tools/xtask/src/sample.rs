@@ -161,7 +161,9 @@ impl Runs {
             .flat_map(|machine| [file(&format!("two-{machine}.ndkrec")), file(&format!("two-{machine}.html"))])
             .collect();
         // Of an earlier run, if they are there.
-        kept.iter().for_each(|file| drop(std::fs::remove_file(file)));
+        for file in &kept {
+            drop(std::fs::remove_file(file));
+        }
         let run = ["run", NIC, &consumer, "--seeds", "1..3", "--script", &script];
         let status = self.command(&run).args(["--record", &recording, "--timeline", &timeline]).status()?;
         ensure!(status.success(), "two.toml finds something");
