@@ -66,8 +66,9 @@ fn datagram<'bytes>(last: &[u8], kind: u8, bytes: &'bytes [u8]) -> (Vec<u8>, &'b
         0 => return (now.to_vec(), later),
         kind => {
             for change in now.chunks_exact(2) {
-                // Some keep their addresses, so that they come further.
-                let first = if kind > 1 { frame + UP_TO_TRANSPORT } else { 0 };
+                // Some keep their addresses, so that they come further. A frame of ARP has no more than those.
+                let transport = frame + UP_TO_TRANSPORT;
+                let first = if kind > 1 && made.len() > transport { transport } else { 0 };
                 let at = first + usize::from(change[0]) % (made.len() - first);
                 made[at] = change[1];
             }

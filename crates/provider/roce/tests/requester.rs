@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::iter;
+
 use common::rig::{OUT, Rig, TIMEOUT};
 use roce::{
     Failure,
@@ -263,8 +265,7 @@ const LAST: (Opcode, u32) = (Opcode::ReadResponseLast, 15);
 fn an_answer_out_of_order_has_the_rest_of_a_read_asked_for_once() {
     let mut rig = long_read();
     // 2 comes late. What is behind 3 was dropped with it, and is on its way once more.
-    let first: Vec<_> = [(Opcode::ReadResponseFirst, 0)]
-        .into_iter()
+    let first: Vec<_> = iter::once((Opcode::ReadResponseFirst, 0))
         .chain(middle(1..2))
         .chain(middle(3..5))
         .chain(middle(2..3))
@@ -272,7 +273,7 @@ fn an_answer_out_of_order_has_the_rest_of_a_read_asked_for_once() {
         .chain([LAST])
         .collect();
     assert_eq!(asked_again(&mut rig, &first), [2]);
-    let second: Vec<_> = [(Opcode::ReadResponseFirst, 2)].into_iter().chain(middle(3..15)).chain([LAST]).collect();
+    let second: Vec<_> = iter::once((Opcode::ReadResponseFirst, 2)).chain(middle(3..15)).chain([LAST]).collect();
     assert_eq!(asked_again(&mut rig, &second), []);
     assert_eq!((rig.memory.outcomes(), &rig.memory.local[&1]), (vec![(1, Ok(()))], &bytes(256 * 16)));
     assert_eq!(rig.counters.goes_back, 1);
@@ -283,11 +284,11 @@ fn an_answer_that_is_lost_a_second_time_is_asked_for_again() {
     // The second answer begins anew, as ours does, or goes on, as that of rxe (RoCEv2 6.4).
     for opcode in [Opcode::ReadResponseFirst, Opcode::ReadResponseMiddle] {
         let mut rig = long_read();
-        let first: Vec<_> = [(Opcode::ReadResponseFirst, 0)].into_iter().chain(middle(2..15)).chain([LAST]).collect();
+        let first: Vec<_> = iter::once((Opcode::ReadResponseFirst, 0)).chain(middle(2..15)).chain([LAST]).collect();
         assert_eq!(asked_again(&mut rig, &first), [1]);
-        let second: Vec<_> = [(opcode, 1)].into_iter().chain(middle(3..15)).chain([LAST]).collect();
+        let second: Vec<_> = iter::once((opcode, 1)).chain(middle(3..15)).chain([LAST]).collect();
         assert_eq!(asked_again(&mut rig, &second), [2], "3 says so, and what is behind it says no more");
-        let third: Vec<_> = [(opcode, 2)].into_iter().chain(middle(3..15)).chain([LAST]).collect();
+        let third: Vec<_> = iter::once((opcode, 2)).chain(middle(3..15)).chain([LAST]).collect();
         assert_eq!(asked_again(&mut rig, &third), []);
         assert_eq!((rig.memory.outcomes(), rig.counters.goes_back), (vec![(1, Ok(()))], 2));
     }
@@ -296,7 +297,7 @@ fn an_answer_that_is_lost_a_second_time_is_asked_for_again() {
 #[test]
 fn what_was_sent_after_a_gap_was_seen_may_show_another_one() {
     let mut rig = long_read();
-    let answers: Vec<_> = [(Opcode::ReadResponseFirst, 0)].into_iter().chain(middle(2..3)).collect();
+    let answers: Vec<_> = iter::once((Opcode::ReadResponseFirst, 0)).chain(middle(2..3)).collect();
     assert_eq!(asked_again(&mut rig, &answers), [1]);
     rig.post(2, SEND, bytes(1));
     assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 16)]);
