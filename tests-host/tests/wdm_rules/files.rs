@@ -305,6 +305,7 @@ fn a_run_begins_with_the_files_that_it_is_given() {
         assert_eq!(opened, 1, "FILE_OPENED");
         assert_eq!(read(file, 8, None), (STATUS_INVALID_PARAMETER, Vec::new()), "no place of an asynchronous file");
         assert_eq!(read(file, 8, Some(1)), (STATUS_SUCCESS, vec![2, 3]));
+        assert_eq!(number(&ask(file, POSITION, 8).1, 0), 0, "and a read changes none");
         close(file);
         close(folder);
     });
@@ -561,6 +562,14 @@ rules! {
         call!(ExFreePool(block));
         let (mut status, none, start) = (IO_STATUS_BLOCK::default(), ptr::null_mut(), 0_i64);
         call!(ZwReadFile(file, none, none, none, &raw mut status, block, 5, &raw const start, ptr::null()));
+    }
+
+    a_question_into_memory_that_is_free breaks UseAfterFree by {
+        let file = make(r"\??\C:\x");
+        let block = call!(ExAllocatePool2(POOL_FLAG_NON_PAGED, 8, u32::from_le_bytes(*b"File")));
+        call!(ExFreePool(block));
+        let mut status = IO_STATUS_BLOCK::default();
+        call!(ZwQueryInformationFile(file, &raw mut status, block, 8, POSITION));
     }
 
     a_file_without_a_status_block breaks BadArgument by {

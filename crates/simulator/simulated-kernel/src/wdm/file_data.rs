@@ -60,6 +60,16 @@ struct Transfer {
     key: *const ULONG,
 }
 
+/// Ends the test if the buffer that a driver passes is memory that it has freed.
+fn check_buffer(buffer: PVOID, length: ULONG, routine: &str) {
+    if length > 0 {
+        let last = buffer.addr() + length as usize - 1;
+        for byte in [buffer.addr(), last] {
+            pool::check_live(byte, format_args!("the buffer of {routine} is in"));
+        }
+    }
+}
+
 impl Transfer {
     /// Looks at the arguments that reads and writes have in common.
     fn check(&self, state: &State) {
@@ -74,12 +84,7 @@ impl Transfer {
         if !self.key.is_null() {
             bug_check(Rule::NotSimulated, format_args!("{} with a key of a lock", self.routine));
         }
-        if self.length > 0 {
-            let last = self.buffer.addr() + self.length as usize - 1;
-            for byte in [self.buffer.addr(), last] {
-                pool::check_live(byte, format_args!("the buffer of {} is in", self.routine));
-            }
-        }
+        check_buffer(self.buffer, self.length, self.routine);
     }
 
     /// Where in the file it is to happen.
@@ -156,7 +161,7 @@ extern "C" fn ZwReadFile(
             unsafe { buffer.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
             let count = bytes.len() as u64;
             node.times[1] = now;
-            files.opened(handle).position = place + count;
+            files.opened(handle).leave_off_at(place + count);
             Ok(count)
         })
     })
@@ -200,7 +205,7 @@ extern "C" fn ZwWriteFile(
                 node.times[2] = now;
                 node.times[3] = now;
             }
-            files.opened(handle).position = after;
+            files.opened(handle).leave_off_at(after);
             Ok(u64::from(length))
         })
     })
@@ -286,6 +291,7 @@ extern "C" fn ZwQueryInformationFile(
     routine!("ZwQueryInformationFile", PASSIVE_LEVEL, |state| {
         check_block(block, "ZwQueryInformationFile");
         handles::check_handle(state, handle.addr());
+        check_buffer(place, length, "ZwQueryInformationFile");
         let (fixed, bytes) = {
             let mut files = state.locked::<Files>();
             if [BASIC, NETWORK_OPEN, ATTRIBUTE_TAG].contains(&class) {
@@ -411,6 +417,7 @@ extern "C" fn ZwSetInformationFile(
     routine!("ZwSetInformationFile", PASSIVE_LEVEL, |state| {
         check_block(block, "ZwSetInformationFile");
         handles::check_handle(state, handle.addr());
+        check_buffer(place, length, "ZwSetInformationFile");
         let least = match class {
             BASIC => 40,
             DISPOSITION => 1,

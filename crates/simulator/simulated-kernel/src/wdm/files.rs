@@ -101,6 +101,13 @@ impl Opened {
         self.options & (SYNCHRONOUS[0] | SYNCHRONOUS[1]) != 0
     }
 
+    /// A read or a write has come to there. The system keeps the place of a synchronous file only.
+    pub const fn leave_off_at(&mut self, place: u64) {
+        if self.is_synchronous() {
+            self.position = place;
+        }
+    }
+
     /// Whether it takes what `other` lets others do, or leaves it.
     const fn disagrees(&self, other: &Self) -> bool {
         const fn takes(access: u32) -> u32 {
