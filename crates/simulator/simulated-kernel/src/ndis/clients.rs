@@ -14,7 +14,7 @@ use ndkpi::{
 
 use super::structure::{ndis_routine, pointer};
 use crate::{
-    context::DriverId,
+    context::{self, DriverId},
     report::bug_check,
     rule::Rule,
     state::{Part, State},
@@ -192,7 +192,7 @@ impl State {
             return NDIS_STATUS_RESOURCES;
         }
         let handle = self.new_handle();
-        let owner = crate::context::caller();
+        let owner = context::caller();
         let protocol = (layout.kind == Kind::Protocol).then(|| {
             // SAFETY: the header says that the structure is at least as long as the first revision.
             let handlers = unsafe { characteristics.cast::<ProtocolHandlers>().read_unaligned() };
@@ -224,7 +224,7 @@ extern "system" fn NdisFRegisterFilterDriver(
     place: *mut NDIS_HANDLE,
 ) -> NDIS_STATUS {
     ndis_routine!("NdisFRegisterFilterDriver", PASSIVE_LEVEL, |state| {
-        let driver = crate::context::caller();
+        let driver = context::caller();
         let is_own = state.drivers().get(&driver).is_some_and(|loaded| loaded.object == object.addr());
         if !is_own {
             bug_check(Rule::BadArgument, format_args!("a filter registers without its driver object"));

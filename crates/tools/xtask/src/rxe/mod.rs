@@ -47,7 +47,7 @@ const PORTS: Ports = Ports::of(0);
 /// A guest with rdma_rxe runs rping, ucmatose and perftest; `ndkctl wire` is the other end, as an ordinary program: no privileges, no kernel module
 /// here. Both directions, IPv4 and IPv6, data compared; clean over one frame a datagram, and over VXLAN with 1 and 5 % of frames lost each
 /// way; refusals; many connections; a guest that is stopped in the middle. Then the example nvme_read reads and writes blocks of Linux'
-/// NVMe target, compared on both sides. Minutes; half an hour where QEMU has to emulate the processor.
+/// NVMe target, compared on both sides. Five minutes where QEMU has to emulate the processor.
 ///
 /// The guest is made of Debian's packages, and kept in target/rxe. IMAGE names a kernel (linux-image-6.12...); without it the
 /// distribution's own is taken. LIMIT is the guest's time in seconds, NDKCTL the program, which is built otherwise.
