@@ -108,17 +108,24 @@ struct Ended {
     outcome: String,
 }
 
-/// Each case between two adapters.
-fn each_case(kernel: &Kernel, nics: [&Nic; 2], seed: u64) -> Vec<Ended> {
-    one_in(1, kernel, nics, seed)
+/// Which cases of the suite.
+#[derive(Clone, Copy)]
+struct Share {
+    first: usize,
+    /// One in so many from there.
+    one_in: usize,
 }
 
-/// One in so many cases between two adapters.
-fn one_in(step: usize, kernel: &Kernel, nics: [&Nic; 2], seed: u64) -> Vec<Ended> {
+impl Share {
+    const ALL: Self = Self { first: 0, one_in: 1 };
+}
+
+/// Those cases between two adapters.
+fn run_cases(share: Share, kernel: &Kernel, nics: [&Nic; 2], seed: u64) -> Vec<Ended> {
     let consumer = Consumer::load(kernel).expect("the consumer loads");
     let program = TestDriver::new(ToKernel(consumer_control(kernel)));
     let ends = nics.map(|nic| nic.if_index().to_string());
-    let ended = cases::all().step_by(step).map(|case| {
+    let ended = cases::all().skip(share.first).step_by(share.one_in).map(|case| {
         let (last, outcome) = run(kernel, &program, case.name, &ends, seed);
         assert_eq!((last.state, last.reason), (State::Finished as u32, Reason::None as u32), "{}", case.name);
         Ended { case: case.name, last, outcome }
@@ -130,11 +137,11 @@ fn one_in(step: usize, kernel: &Kernel, nics: [&Nic; 2], seed: u64) -> Vec<Ended
     ended
 }
 
-/// Each case between the two ends of a wire.
-fn over_the_wire(kernel: &Kernel, medium: Medium, seed: u64) -> Vec<Ended> {
+/// Those cases between the two ends of a wire.
+fn over_the_wire(share: Share, kernel: &Kernel, medium: Medium, seed: u64) -> Vec<Ended> {
     kernel.network().set_medium(medium);
     with_wire(kernel, &[("RdmaProfile", PROFILE)], |_, nics| {
-        let ended = each_case(kernel, nics, seed);
+        let ended = run_cases(share, kernel, nics, seed);
         have_sent(nics);
         ended
     })
@@ -161,9 +168,19 @@ fn all_right(ended: &[Ended]) {
 
 #[test]
 fn the_suite_passes_over_the_wire() {
-    in_a_process_of_its_own("suite::the_suite_passes_over_the_wire", || {
-        all_right(&over_the_wire(&Kernel::seeded(7).start(), Medium::default(), 5));
-    });
+    in_processes_of_their_own::<2>(
+        "suite::the_suite_passes_over_the_wire",
+        |half| {
+            let share = Share { first: half, one_in: 2 };
+            let ended = over_the_wire(share, &Kernel::seeded(7).start(), Medium::default(), 5);
+            all_right(&ended);
+            vec![ended.len().to_string()]
+        },
+        |halves| {
+            let run = halves.iter().flatten().map(|count| count.parse::<usize>().expect("a number"));
+            assert_eq!(run.sum::<usize>(), cases::all().count());
+        },
+    );
 }
 
 #[test]
@@ -171,7 +188,7 @@ fn the_suite_passes_over_the_wire() {
 fn the_suite_passes_over_a_wire_that_loses_datagrams() {
     in_a_process_of_its_own("suite::the_suite_passes_over_a_wire_that_loses_datagrams", || {
         let impairment = Impairment { lost: 10_000, doubled: 10_000, ..Impairment::default() };
-        all_right(&over_the_wire(&Kernel::seeded(8).start(), Medium::Memory { impairment, seed: 6 }, 6));
+        all_right(&over_the_wire(Share::ALL, &Kernel::seeded(8).start(), Medium::Memory { impairment, seed: 6 }, 6));
     });
 }
 
@@ -225,12 +242,12 @@ fn the_suite_ends_over_every_bad_network_as_it_does_by_cable() {
                     let mut ended = Vec::new();
                     with_pair(&kernel, &[("RdmaProfile", PROFILE)], |one, other| {
                         configure(&kernel, [one, other]);
-                        ended = each_case(&kernel, [one, other], seed);
+                        ended = run_cases(Share::ALL, &kernel, [one, other], seed);
                     });
                     return lines(&ended);
                 }
                 let (name, medium) = bad_networks(seed)[part - 1];
-                let ended = over_the_wire(&kernel, medium, seed);
+                let ended = over_the_wire(Share::ALL, &kernel, medium, seed);
                 println!("{name}, seed {seed}");
                 lines(&ended)
             };
@@ -295,9 +312,9 @@ impl Exchange for Forwarder {
     }
 }
 
-/// One in so many cases of the suite, with two adapters that reach each other over another machine only: each of two processes says the same
+/// Those cases of the suite, with two adapters that reach each other over another machine only: each of two processes says the same
 /// of all of them.
-fn over_another_machine(test: &str, step: usize, impairment: Impairment, seed: u64) {
+fn over_another_machine(test: &str, share: Share, impairment: Impairment, seed: u64) {
     in_processes_of_their_own::<2>(
         test,
         |_| {
@@ -305,7 +322,7 @@ fn over_another_machine(test: &str, step: usize, impairment: Impairment, seed: u
             kernel.network().join(Box::new(Forwarder::new(impairment, seed)));
             let peer = FAR.ip().to_string();
             with_wire_by(&kernel, [peer.as_str(); 2], &[("RdmaProfile", PROFILE)], |_, nics| {
-                all_right(&one_in(step, &kernel, nics, seed));
+                all_right(&run_cases(share, &kernel, nics, seed));
                 have_sent(nics);
             });
             vec![format!("{:#x} at {} us", kernel.trace_hash(), kernel.now())]
@@ -326,7 +343,7 @@ const DELAY: Impairment = Impairment {
 #[test]
 #[ignore = "once a night, as with loss below: cargo test -p tests-host --test wire -- --ignored"]
 fn the_suite_passes_over_another_machine() {
-    over_another_machine("suite::the_suite_passes_over_another_machine", 1, DELAY, 9);
+    over_another_machine("suite::the_suite_passes_over_another_machine", Share::ALL, DELAY, 9);
 }
 
 #[test]
@@ -334,12 +351,12 @@ fn the_suite_passes_over_another_machine() {
 fn the_suite_passes_over_another_machine_and_a_network_that_loses_datagrams() {
     let impairment = Impairment { lost: 10_000, ..DELAY };
     let test = "suite::the_suite_passes_over_another_machine_and_a_network_that_loses_datagrams";
-    over_another_machine(test, 1, impairment, 10);
+    over_another_machine(test, Share::ALL, impairment, 10);
 }
 
 #[test]
 fn a_part_of_the_suite_passes_over_another_machine_and_a_network_that_loses_datagrams() {
     let impairment = Impairment { lost: 10_000, ..DELAY };
     let test = "suite::a_part_of_the_suite_passes_over_another_machine_and_a_network_that_loses_datagrams";
-    over_another_machine(test, 7, impairment, 10);
+    over_another_machine(test, Share { first: 0, one_in: 7 }, impairment, 10);
 }

@@ -37,6 +37,7 @@ mod wine;
 mod workflows;
 
 use anyhow::Result;
+pub use ci::ci_commands;
 use clap::{Parser, Subcommand};
 use context::Context;
 pub use semantics::semantics_page;

@@ -31,6 +31,22 @@ fn a_wrong_chore_would_be_seen() {
     }
 }
 
+/// CI does without cargo-make, so what the tasks do on Linux is compared with what CI does.
+#[test]
+fn the_tasks_of_makefile_toml_are_steps_of_ci() {
+    let tasks: toml::Table = read("Makefile.toml").parse().expect("TOML");
+    let task = |name: &str| tasks["tasks"][name].clone();
+    let words = |value: &toml::Value| value.as_str().expect("text").to_owned();
+    let check = task("drivers-check");
+    let variables =
+        check["env"].as_table().expect("variables").iter().map(|(name, value)| format!("{name}={}", words(value)));
+    let arguments = check["args"].as_array().expect("arguments").iter().map(words);
+    let check: Vec<_> = variables.chain([words(&check["command"])]).chain(arguments).collect();
+    for line in [words(&task("drivers")["script"]), check.join(" ")] {
+        assert!(xtask::ci_commands().any(|step| step == line), "no step of CI runs `{line}`");
+    }
+}
+
 #[test]
 fn every_rule_is_listed_with_its_code_and_its_tests() {
     let page = xtask::semantics_page().expect("each citation names a rule, each rule has a test");

@@ -99,7 +99,7 @@ pub fn check(state: &ThreadState, name: LockName, place: &'static Location<'stat
 /// Forgets the pairs of the locks of `class` with these numbers: they are gone, and other locks may get their numbers.
 pub fn forget(class: &str, instances: &Range<u64>) {
     let is_gone =
-        |pair: &Pair| pair.class == class && (instances.contains(&pair.first) || instances.contains(&pair.second));
+        |pair: &Pair| (instances.contains(&pair.first) || instances.contains(&pair.second)) && pair.class == class;
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     for place in &mut known.pairs {
         place.take_if(|pair| is_gone(pair));
