@@ -12,6 +12,7 @@ mod files;
 mod guards;
 mod moved;
 mod objects;
+mod opened;
 mod plug;
 mod processes;
 mod reference;

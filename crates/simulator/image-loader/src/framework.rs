@@ -508,6 +508,7 @@ pub const SIMULATED: &[&str] = &[
     "WdfFdoInitQueryProperty",
     "WdfFdoInitSetFilter",
     "WdfFileObjectGetDevice",
+    "WdfFileObjectGetFileName",
     "WdfIoQueueCreate",
     "WdfIoQueueDrain",
     "WdfIoQueueDrainSynchronously",

@@ -14,7 +14,7 @@ use crate::{
     report::bug_check,
     rule::Rule,
     state::{State, lock},
-    waiting,
+    text, waiting,
     wdf::{
         device::DeviceObject,
         device_init::Transfers,
@@ -27,7 +27,7 @@ use crate::{
 pub struct File {
     state: Arc<State>,
     device: Arc<DeviceObject>,
-    object: Option<Arc<FileObject>>,
+    object: Arc<FileObject>,
 }
 
 /// A request on its way.
@@ -39,7 +39,8 @@ pub struct Pending {
 }
 
 impl Kernel {
-    /// Opens the device behind a symbolic link, or that of an interface which is enabled, as `CreateFile` does.
+    /// Opens the device behind a symbolic link, or that of an interface which is enabled, as `CreateFile` does. What stands behind is the name
+    /// of a file on the device, for its driver to look at.
     ///
     /// # Errors
     ///
@@ -52,11 +53,17 @@ impl Kernel {
 impl State {
     /// [`Kernel::open`].
     pub fn open(self: &Arc<Self>, link: &str) -> Result<File, NTSTATUS> {
-        let by_interface = || self.device_of_interface(&link.encode_utf16().collect::<Vec<_>>());
-        let device = self.device_linked(link).or_else(by_interface).filter(|device| device.finished.load(Acquire));
-        let device = device.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
+        let found = text::parted(link).find_map(|(link, name)| {
+            let linked = self.device_linked(link).map(|device| (device, name.to_owned()));
+            linked.or_else(|| {
+                let (device, reference) = self.device_of_interface(&link.encode_utf16().collect::<Vec<_>>())?;
+                Some((device, format!("{reference}{name}")))
+            })
+        });
+        let found = found.filter(|(device, _)| device.finished.load(Acquire));
+        let (device, name) = found.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
         device.open_file()?;
-        let object = self.create_file(&device).inspect_err(|_| self.close_file(&device))?;
+        let object = self.create_file(&device, &name).inspect_err(|_| self.close_file(&device))?;
         Ok(File { state: self.clone(), device, object })
     }
 }
@@ -125,10 +132,8 @@ impl File {
         if self.device.with.looks_first {
             bug_check(Rule::NotSimulated, format_args!("a request of a driver with EvtIoInCallerContext"));
         }
-        if let Some(file) = &self.object {
-            file.request_begins();
-        }
-        let request = Arc::new(RequestObject::of(asks, code, input, output, self.object.clone()).telling(ended));
+        self.object.request_begins();
+        let request = Arc::new(RequestObject::of(asks, code, input, output, Some(self.object.clone())).telling(ended));
         let (state, device) = (&self.state, &self.device);
         state.register_request(device, &request);
         device.requests.fetch_add(1, AcqRel);
@@ -148,9 +153,8 @@ impl Pending {
         let queues = lock(&self.device.queues).clone();
         for queue in queues {
             if let Some(queue) = self.state.object(queue).part()
-                && self.state.withdraw(&queue, &self.request)
+                && self.state.cancel_waiting(&queue, |one| Arc::ptr_eq(one, &self.request))
             {
-                self.state.finish_request(&self.request, wdk_bindings::STATUS_CANCELLED, 0);
                 return;
             }
         }
@@ -211,9 +215,6 @@ impl Pending {
 
 impl Drop for File {
     fn drop(&mut self) {
-        match self.object.take() {
-            Some(file) => self.state.end_file(&file),
-            None => self.state.close_file(&self.device),
-        }
+        self.state.end_file(&self.object);
     }
 }

@@ -14,12 +14,13 @@ use std::{
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
-    _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_IO_QUEUE_STATE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_DEFAULT,
-    PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_IO_READ, PFN_WDF_IO_QUEUE_IO_WRITE, PFN_WDF_IO_QUEUE_STATE,
-    PULONG, PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG, PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE,
-    STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS, STATUS_UNSUCCESSFUL, ULONG, WDF_IO_QUEUE_CONFIG,
-    WDF_IO_QUEUE_DISPATCH_TYPE, WDF_IO_QUEUE_STATE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
+    _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_IO_QUEUE_STATE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_CANCELED_ON_QUEUE,
+    PFN_WDF_IO_QUEUE_IO_DEFAULT, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_IO_READ,
+    PFN_WDF_IO_QUEUE_IO_WRITE, PFN_WDF_IO_QUEUE_STATE, PULONG, PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG,
+    PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS, STATUS_UNSUCCESSFUL,
+    ULONG, WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDF_IO_QUEUE_STATE, WDFCONTEXT, WDFDEVICE, WDFQUEUE,
+    WDFREQUEST,
 };
 
 use super::{
@@ -35,6 +36,7 @@ use crate::{
     rule::Rule,
     state::{State, lock},
     waiting,
+    wdm::system_thread,
 };
 
 /// A queue.
@@ -50,6 +52,8 @@ pub struct QueueObject {
     takes_nothing: bool,
     /// For what has no callback of its own.
     other: PFN_WDF_IO_QUEUE_IO_DEFAULT,
+    /// For what the driver has had before, and is cancelled while it waits here.
+    cancelled: PFN_WDF_IO_QUEUE_IO_CANCELED_ON_QUEUE,
     waiting: Mutex<VecDeque<Arc<RequestObject>>>,
     /// Requests that the driver has.
     pub delivered: AtomicU32,
@@ -175,10 +179,7 @@ impl State {
     /// Refuses what comes and ends what waits, as cancelled. What the driver has is cancelled if it can be.
     pub fn purge_queue(self: &Arc<Self>, queue: &Arc<QueueObject>) {
         queue.accepts.store(false, Release);
-        let waiting = std::mem::take(&mut *lock(&queue.waiting));
-        for request in waiting {
-            self.finish_request(&request, STATUS_CANCELLED, 0);
-        }
+        self.cancel_waiting(queue, |_| true);
         let mut delivered = self.all_of::<RequestObject>();
         delivered.retain(|request| request.is_of(queue));
         // All are cancelled before the driver hears of the first.
@@ -193,7 +194,11 @@ impl State {
         let accepts = queue.accepts.load(Acquire);
         if accepts {
             let before = lock(&request.progress).queue.take();
-            lock(&queue.waiting).push_back(request.clone());
+            if request.cancelled.load(Acquire) {
+                self.cancelled_on_queue(queue, request);
+            } else {
+                lock(&queue.waiting).push_back(request.clone());
+            }
             if let Some(before) = before {
                 before.delivered.fetch_sub(1, AcqRel);
                 self.present(&before);
@@ -203,13 +208,50 @@ impl State {
         accepts
     }
 
-    /// Takes a cancelled request out of its queue. Whether it was there.
-    #[expect(clippy::unused_self, reason = "only a running kernel has queues")]
-    pub fn withdraw(&self, queue: &QueueObject, request: &Arc<RequestObject>) -> bool {
-        let mut waiting = lock(&queue.waiting);
-        let before = waiting.len();
-        waiting.retain(|one| !Arc::ptr_eq(one, request));
-        waiting.len() != before
+    /// Takes the requests that are meant out of their queue, as cancelled. Whether there were any.
+    pub fn cancel_waiting(
+        self: &Arc<Self>,
+        queue: &Arc<QueueObject>,
+        is_meant: impl Fn(&Arc<RequestObject>) -> bool,
+    ) -> bool {
+        let taken: VecDeque<_> = {
+            let mut waiting = lock(&queue.waiting);
+            let (taken, left) = waiting.drain(..).partition(is_meant);
+            *waiting = left;
+            taken
+        };
+        for request in &taken {
+            self.cancelled_on_queue(queue, request);
+        }
+        !taken.is_empty()
+    }
+
+    /// Ends a request that was cancelled in a queue. One that the driver has had before is the driver's again, if it wants to know.
+    fn cancelled_on_queue(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) {
+        request.cancelled.store(true, Release);
+        let Some(cancelled) = queue.cancelled.filter(|_| request.was_delivered()) else {
+            self.finish_request(request, STATUS_CANCELLED, 0);
+            return;
+        };
+        queue.delivered.fetch_add(1, AcqRel);
+        request.deliver(queue);
+        lock(&request.progress).cancelled_on_queue = true;
+        let (owner, of_queue) = (queue.owner, queue.handle.load(Acquire));
+        let of_request = request.handle.load(Acquire);
+        let tell = move || {
+            context::call(owner, "EvtIoCanceledOnQueue", || {
+                let (queue, request) =
+                    (std::ptr::without_provenance_mut(of_queue), std::ptr::without_provenance_mut(of_request));
+                // SAFETY: the driver's own callback, with live handles.
+                unsafe { cancelled(queue, request) };
+            });
+        };
+        // Its requests come at `PASSIVE_LEVEL` here, and so does this.
+        if machine::current_irql() > Irql::PASSIVE_LEVEL {
+            system_thread::spawn_for_work_item(self, owner, tell);
+        } else {
+            tell();
+        }
     }
 }
 
@@ -270,6 +312,7 @@ pub extern "C" fn WdfIoQueueCreate(
             write: config.EvtIoWrite,
             takes_nothing: config.AllowZeroLengthRequests != 0,
             other: config.EvtIoDefault,
+            cancelled: config.EvtIoCanceledOnQueue,
             waiting: Mutex::default(),
             delivered: AtomicU32::new(0),
             most,

@@ -58,6 +58,10 @@ pub struct Progress {
     pub cancel: PFN_WDF_REQUEST_CANCEL,
     /// It is cancelled, and the driver's routine will be called.
     cancelling: bool,
+    /// The driver has had it.
+    delivered: bool,
+    /// It was cancelled in a queue, and is the driver's to complete.
+    pub cancelled_on_queue: bool,
     pub information: usize,
     /// Status and number of bytes.
     pub outcome: Option<(NTSTATUS, usize)>,
@@ -174,8 +178,16 @@ impl RequestObject {
             unsafe { place.copy_from_nonoverlapping(input.as_ptr(), input.len()) };
         }
         let direct = locked.as_ref().map_or_else(|| block(if is_direct { output } else { 0 }), LockedPages::address);
-        let progress =
-            Progress { queue: None, created: false, cancel: None, cancelling: false, information: 0, outcome: None };
+        let progress = Progress {
+            queue: None,
+            created: false,
+            cancel: None,
+            cancelling: false,
+            delivered: false,
+            cancelled_on_queue: false,
+            information: 0,
+            outcome: None,
+        };
         Self {
             handle: AtomicUsize::new(0),
             asks,
@@ -228,7 +240,19 @@ impl RequestObject {
 
     /// The driver has it now.
     pub fn deliver(&self, queue: &Arc<QueueObject>) {
-        lock(&self.progress).queue = Some(queue.clone());
+        let mut progress = lock(&self.progress);
+        progress.queue = Some(queue.clone());
+        progress.delivered = true;
+    }
+
+    /// Returns true if the driver has it, or has had it.
+    pub fn was_delivered(&self) -> bool {
+        lock(&self.progress).delivered
+    }
+
+    /// Returns true if it came by that file.
+    pub fn is_by(&self, file: &Arc<FileObject>) -> bool {
+        self.file.as_ref().is_some_and(|one| Arc::ptr_eq(one, file))
     }
 
     /// Returns true if the driver has it from that queue.

@@ -100,6 +100,10 @@ pub extern "C" fn WdfRequestForwardToIoQueue(
         if lock(&request.progress).cancel.is_some() {
             bug_check(Rule::RequestCancelable, format_args!("a cancelable request is forwarded"));
         }
+        if lock(&request.progress).cancelled_on_queue {
+            let words = format_args!("a request is forwarded that was given to EvtIoCanceledOnQueue");
+            bug_check(Rule::RequestCancelable, words);
+        }
         let is_elsewhere =
             lock(&request.progress).queue.as_ref().is_none_or(|from| !Arc::ptr_eq(&from.device, &target.device));
         if request.is_of(&target) || is_elsewhere {
