@@ -6,7 +6,9 @@
 
 extern crate wdk_bindings as wdk_sys;
 
+mod asked;
 mod callbacks;
+mod clocks;
 mod driver;
 mod files;
 mod guards;
@@ -15,6 +17,7 @@ mod objects;
 mod opened;
 mod plug;
 mod processes;
+mod processors;
 mod reference;
 mod registry;
 mod right;
@@ -22,6 +25,7 @@ mod routines;
 mod stacks;
 mod system;
 mod tables;
+mod words;
 mod wsk;
 
 use std::ptr;
