@@ -482,6 +482,7 @@ pub const SIMULATED: &[&str] = &[
     "WdfDeviceCreate",
     "WdfDeviceCreateDeviceInterface",
     "WdfDeviceCreateSymbolicLink",
+    "WdfDeviceEnqueueRequest",
     "WdfDeviceGetDefaultQueue",
     "WdfDeviceGetDriver",
     "WdfDeviceInitAssignName",

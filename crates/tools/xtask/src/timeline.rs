@@ -158,7 +158,7 @@ impl Timeline {
         if left_out {
             // It is all in the page beside it.
             let whole = browser.folder.join(format!("{name}-timeline.html"));
-            expect(&browser.elements(&whole, "all")?, r#"class="lane""#)?;
+            expect(&browser.elements(&whole, "all")?, r#"data-shown="[0-9]"#)?;
         }
         ensure!(shown.len() < LARGEST_REPORT, "{name}: the page has {} bytes", shown.len());
         self.look(browser, &page, "", &name)?;

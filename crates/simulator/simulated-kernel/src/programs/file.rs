@@ -5,13 +5,13 @@ use std::sync::{
     atomic::Ordering::{AcqRel, Acquire},
 };
 
-use wdk_bindings::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND};
+use wdk_bindings::{NTSTATUS, STATUS_OBJECT_NAME_NOT_FOUND};
 
 use crate::{
     answer::Answer,
+    context,
     kernel::Kernel,
     pages::LockedPages,
-    report::bug_check,
     rule::Rule,
     state::{State, lock},
     text, waiting,
@@ -28,6 +28,8 @@ pub struct File {
     state: Arc<State>,
     device: Arc<DeviceObject>,
     object: Arc<FileObject>,
+    /// The process that has opened it, in whose context it asks.
+    process: u32,
 }
 
 /// A request on its way.
@@ -64,7 +66,7 @@ impl State {
         let (device, name) = found.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
         device.open_file()?;
         let object = self.create_file(&device, &name).inspect_err(|_| self.close_file(&device))?;
-        Ok(File { state: self.clone(), device, object })
+        Ok(File { state: self.clone(), device, object, process: context::process() })
     }
 }
 
@@ -129,20 +131,12 @@ impl File {
     }
 
     fn send(&self, asks: Asks, code: u32, input: &[u8], output: Output, ended: Option<Ended>) -> Pending {
-        if self.device.with.looks_first {
-            bug_check(Rule::NotSimulated, format_args!("a request of a driver with EvtIoInCallerContext"));
-        }
         self.object.request_begins();
         let request = Arc::new(RequestObject::of(asks, code, input, output, Some(self.object.clone())).telling(ended));
         let (state, device) = (&self.state, &self.device);
         state.register_request(device, &request);
         device.requests.fetch_add(1, AcqRel);
-        let queue = device.default_queue.load(Acquire);
-        let queue = (queue != 0 && device.finished.load(Acquire)).then(|| state.object(queue));
-        match queue.and_then(|object| object.part()) {
-            Some(queue) => state.enqueue(&queue, &request),
-            None => state.finish_request(&request, STATUS_INVALID_DEVICE_REQUEST, 0),
-        }
+        context::in_process(self.process, || state.request_arrives(device, &request));
         Pending { state: state.clone(), device: device.clone(), request }
     }
 }

@@ -146,7 +146,7 @@ impl State {
         // A request without buffers, which the driver has from no queue.
         let request = Arc::new(RequestObject::new(Asks::Create, 0, &[], 0));
         self.register_request(device, &request);
-        lock(&request.progress).created = true;
+        lock(&request.progress).without_queue = true;
         let (of_device, of_request) = (device.handle.load(Acquire), request.handle.load(Acquire));
         context::call(device.owner, "EvtDeviceFileCreate", || {
             let (device, request) =

@@ -27,12 +27,13 @@ use super::{
     device::{DeviceObject, device},
     function::function,
     object::{Kind, Object, Part},
-    request::{Asks, RequestObject},
+    request::{Asks, RequestObject, owned},
 };
 use crate::{
     argument::check_size,
     context::{self, DriverId},
     report::bug_check,
+    routine::routine,
     rule::Rule,
     state::{State, lock},
     waiting,
@@ -109,6 +110,36 @@ pub fn queue<T>(state: &State, handle: *mut T) -> Arc<QueueObject> {
 }
 
 impl State {
+    /// The queue that a device's requests go to, while the device is there.
+    fn queue_of(&self, device: &DeviceObject) -> Option<Arc<QueueObject>> {
+        let queue = device.default_queue.load(Acquire);
+        let queue = (queue != 0 && device.finished.load(Acquire)).then(|| self.object(queue));
+        queue.and_then(|object| object.part())
+    }
+
+    /// A request comes to a device: its driver looks at it first, if it wants to, and puts it into its queue then.
+    pub fn request_arrives(self: &Arc<Self>, device: &Arc<DeviceObject>, request: &Arc<RequestObject>) {
+        if let Some(look) = device.with.looks_first {
+            {
+                let mut progress = lock(&request.progress);
+                (progress.without_queue, progress.looked_at, progress.delivered) = (true, true, true);
+            }
+            let (of_device, of_request) = (device.handle.load(Acquire), request.handle.load(Acquire));
+            context::call(device.owner, "EvtIoInCallerContext", || {
+                let (device, request) =
+                    (std::ptr::without_provenance_mut(of_device), std::ptr::without_provenance_mut(of_request));
+                // SAFETY: the driver's own callback, with live handles.
+                unsafe { look(device, request) };
+            });
+            lock(&request.progress).looked_at = false;
+            return;
+        }
+        match self.queue_of(device) {
+            Some(queue) => self.enqueue(&queue, request),
+            None => self.finish_request(request, STATUS_INVALID_DEVICE_REQUEST, 0),
+        }
+    }
+
     /// Puts a request into a queue and has it presented.
     pub fn enqueue(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) {
         if !queue.accepts.load(Acquire) {
@@ -256,6 +287,7 @@ impl State {
 }
 
 /// What the framework says, which the bindings leave out.
+pub const STATUS_WDF_BUSY: NTSTATUS = 0xC020_0204_u32.cast_signed();
 const STATUS_WDF_PAUSED: NTSTATUS = 0xC020_0203_u32.cast_signed();
 const STATUS_WDF_NO_CALLBACK: NTSTATUS = 0xC020_020B_u32.cast_signed();
 
@@ -501,4 +533,49 @@ pub extern "C" fn WdfIoQueueStart(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEU
         queue.stopped.store(false, Release);
         state.present(&queue);
     });
+}
+
+/// From `EvtIoInCallerContext`: the request goes to the queue that it is for. With an error it is the driver's still.
+pub extern "C" fn WdfDeviceEnqueueRequest(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFDEVICE,
+    request: WDFREQUEST,
+) -> NTSTATUS {
+    routine!("WdfDeviceEnqueueRequest", DISPATCH_LEVEL, |state| {
+        let (_, device) = device(state, handle);
+        let request = owned(state, request);
+        let (is_looked_at, is_cancelable) = {
+            let progress = lock(&request.progress);
+            (progress.looked_at, progress.cancel.is_some())
+        };
+        if !is_looked_at {
+            let words = format_args!("WdfDeviceEnqueueRequest outside of EvtIoInCallerContext for that request");
+            bug_check(Rule::RequestCancelable, words);
+        }
+        if is_cancelable {
+            bug_check(Rule::RequestCancelable, format_args!("a cancelable request is put into its queue"));
+        }
+        let Some(queue) = state.queue_of(&device) else { return STATUS_INVALID_DEVICE_REQUEST };
+        if !queue.accepts.load(Acquire) {
+            return STATUS_WDF_BUSY;
+        }
+        {
+            let mut progress = lock(&request.progress);
+            (progress.without_queue, progress.looked_at) = (false, false);
+        }
+        if request.cancelled.load(Acquire) {
+            state.cancelled_on_queue(&queue, &request);
+        } else {
+            state.enqueue(&queue, &request);
+        }
+        STATUS_SUCCESS
+    })
+}
+
+/// What the bindings of the drivers' crates have no type and no index for.
+pub fn entries() -> [(&'static str, *const ()); 1] {
+    [(
+        "WdfDeviceEnqueueRequest",
+        WdfDeviceEnqueueRequest as extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDEVICE, WDFREQUEST) -> NTSTATUS as *const (),
+    )]
 }

@@ -52,14 +52,16 @@ pub enum Output {
 pub struct Progress {
     /// The queue from which the driver got it; `None` while the driver does not have it.
     pub queue: Option<Arc<QueueObject>>,
-    /// It creates a file: the driver has it from no queue.
-    pub created: bool,
+    /// The driver has it from no queue: it creates a file, or the driver looks at it in its caller's context.
+    pub without_queue: bool,
+    /// `EvtIoInCallerContext` runs for it.
+    pub looked_at: bool,
     /// The driver's routine while the request can be cancelled.
     pub cancel: PFN_WDF_REQUEST_CANCEL,
     /// It is cancelled, and the driver's routine will be called.
     cancelling: bool,
     /// The driver has had it.
-    delivered: bool,
+    pub delivered: bool,
     /// It was cancelled in a queue, and is the driver's to complete.
     pub cancelled_on_queue: bool,
     pub information: usize,
@@ -141,7 +143,7 @@ pub fn owned(state: &State, handle: WDFREQUEST) -> Arc<RequestObject> {
     let (_, request): (_, Arc<RequestObject>) = state.given_as(handle);
     let is_owned = {
         let progress = lock(&request.progress);
-        progress.queue.is_some() || progress.created
+        progress.queue.is_some() || progress.without_queue
     };
     if !is_owned {
         bug_check(Rule::RequestCancelable, format_args!("a request is used by a driver that does not have it"));
@@ -180,7 +182,8 @@ impl RequestObject {
         let direct = locked.as_ref().map_or_else(|| block(if is_direct { output } else { 0 }), LockedPages::address);
         let progress = Progress {
             queue: None,
-            created: false,
+            without_queue: false,
+            looked_at: false,
             cancel: None,
             cancelling: false,
             delivered: false,
@@ -346,7 +349,7 @@ impl State {
             }
             progress.queue.take()
         };
-        if lock(&request.progress).created {
+        if lock(&request.progress).without_queue {
             return self.finish_request(request, status, information);
         }
         if let Some(queue) = queue {

@@ -7,11 +7,12 @@ use wdk_bindings::{
     STATUS_INVALID_PARAMETER, STATUS_SUCCESS, WDFQUEUE, WDFREQUEST,
 };
 
-use super::{function::function, queue::queue, request::owned};
+use super::{
+    function::function,
+    queue::{STATUS_WDF_BUSY, queue},
+    request::owned,
+};
 use crate::{report::bug_check, rule::Rule, state::lock};
-
-/// A status of the framework: the queue takes no requests.
-const STATUS_WDF_BUSY: NTSTATUS = 0xC020_0204_u32.cast_signed();
 
 pub extern "C" fn WdfRequestMarkCancelableEx(
     _globals: PWDF_DRIVER_GLOBALS,
