@@ -154,6 +154,10 @@ fn is(name: PUNICODE_STRING, text: &str) -> bool {
 }
 
 /// Its entry.
+///
+/// # Safety
+///
+/// The arguments of `DriverEntry`.
 pub unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS {
     let config = WDF_DRIVER_CONFIG {
         EvtDriverUnload: Some(unload),

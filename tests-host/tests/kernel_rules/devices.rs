@@ -86,14 +86,15 @@ unsafe extern "C" fn looks(device: WDFDEVICE, request: WDFREQUEST) {
     let queue = unsafe { call_unsafe_wdf_function_binding!(WdfRequestGetIoQueue, request) };
     assert!(queue.is_null(), "it is in no queue yet");
     let asked = parameters(request);
-    let is_control = asked.Type == _WDF_REQUEST_TYPE::WdfRequestTypeDeviceControl;
-    // SAFETY: for this type the union holds this member.
-    match is_control.then(|| unsafe { asked.Parameters.DeviceIoControl.IoControlCode }) {
-        Some(ANSWERED) => return complete(request, 7),
-        // SAFETY: the routine has no conditions.
-        Some(NOTED) => PROCESS.store(unsafe { PsGetCurrentProcessId() }.addr(), SeqCst),
-        Some(KEPT) => return,
-        _ => {}
+    if asked.Type == _WDF_REQUEST_TYPE::WdfRequestTypeDeviceControl {
+        // SAFETY: for this type the union holds this member.
+        match unsafe { asked.Parameters.DeviceIoControl.IoControlCode } {
+            ANSWERED => return complete(request, 7),
+            // SAFETY: the routine has no conditions.
+            NOTED => PROCESS.store(unsafe { PsGetCurrentProcessId() }.addr(), SeqCst),
+            KEPT => return,
+            _ => {}
+        }
     }
     assert_eq!(enqueue(device, request), STATUS_SUCCESS);
 }

@@ -1,5 +1,7 @@
 //! Clocks, timers and events: what they are when somebody asks.
 
+#![expect(clippy::unnecessary_box_returns, reason = "objects of the kernel stay where they were initialised")]
+
 use std::{
     ptr,
     sync::atomic::{AtomicU32, Ordering::SeqCst},

@@ -1,5 +1,7 @@
 //! Processors, what runs on which of them, and where APCs may come.
 
+#![expect(clippy::unnecessary_box_returns, reason = "objects of the kernel stay where they were initialised")]
+
 use std::{
     ptr,
     sync::atomic::{AtomicU32, Ordering::SeqCst},

@@ -1,5 +1,7 @@
 //! Strings, what a driver says (events, messages, a bug check), whose process it runs in, pages, and requests without a buffer.
 
+#![expect(clippy::unnecessary_box_returns, reason = "objects of the kernel stay where they were initialised")]
+
 use std::{
     ptr,
     sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::SeqCst},
@@ -344,6 +346,6 @@ wrong! {
         let (nobody, place, result) = (ptr::null_mut(), &raw mut *event, &raw mut *block);
         let major = FLUSH;
         let irp = call!(IoBuildSynchronousFsdRequest(major, below, nobody, 0, ptr::null_mut(), place, result));
-        call!(IoFreeIrp(irp))
+        call!(IoFreeIrp(irp));
     };
 }

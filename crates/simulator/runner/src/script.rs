@@ -467,7 +467,7 @@ impl Script {
                     left.push(Action::Cancel(request.clone()));
                 }
                 Action::Unload(_) | Action::Close(_) | Action::Cancel(_) => {
-                    left.retain(|action| action != &step.action)
+                    left.retain(|action| action != &step.action);
                 }
                 Action::Remove(name) | Action::SurpriseRemove(name) if succeeds => {
                     left.retain(|action| action != &Action::Remove(name.clone()));

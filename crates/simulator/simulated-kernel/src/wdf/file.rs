@@ -18,7 +18,7 @@ use super::{
     device::DeviceObject,
     function::function,
     object::{Kind, Object, Part},
-    request::{Asks, RequestObject, owned},
+    request::{Asks, Outside, RequestObject, owned},
 };
 use crate::{
     context::{self, NOBODY},
@@ -146,7 +146,7 @@ impl State {
         // A request without buffers, which the driver has from no queue.
         let request = Arc::new(RequestObject::new(Asks::Create, 0, &[], 0));
         self.register_request(device, &request);
-        lock(&request.progress).without_queue = true;
+        lock(&request.progress).outside = Outside::Kept;
         let (of_device, of_request) = (device.handle.load(Acquire), request.handle.load(Acquire));
         context::call(device.owner, "EvtDeviceFileCreate", || {
             let (device, request) =

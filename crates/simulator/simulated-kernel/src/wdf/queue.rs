@@ -27,7 +27,7 @@ use super::{
     device::{DeviceObject, device},
     function::function,
     object::{Kind, Object, Part},
-    request::{Asks, RequestObject, owned},
+    request::{Asks, Had, Outside, RequestObject, owned},
 };
 use crate::{
     argument::check_size,
@@ -122,7 +122,7 @@ impl State {
         if let Some(look) = device.with.looks_first {
             {
                 let mut progress = lock(&request.progress);
-                (progress.without_queue, progress.looked_at, progress.delivered) = (true, true, true);
+                (progress.outside, progress.had) = (Outside::LookedAt, Had::Once);
             }
             let (of_device, of_request) = (device.handle.load(Acquire), request.handle.load(Acquire));
             context::call(device.owner, "EvtIoInCallerContext", || {
@@ -131,7 +131,10 @@ impl State {
                 // SAFETY: the driver's own callback, with live handles.
                 unsafe { look(device, request) };
             });
-            lock(&request.progress).looked_at = false;
+            let mut progress = lock(&request.progress);
+            if progress.outside == Outside::LookedAt {
+                progress.outside = Outside::Kept;
+            }
             return;
         }
         match self.queue_of(device) {
@@ -266,7 +269,7 @@ impl State {
         };
         queue.delivered.fetch_add(1, AcqRel);
         request.deliver(queue);
-        lock(&request.progress).cancelled_on_queue = true;
+        lock(&request.progress).had = Had::CancelledOnQueue;
         let (owner, of_queue) = (queue.owner, queue.handle.load(Acquire));
         let of_request = request.handle.load(Acquire);
         let tell = move || {
@@ -546,7 +549,7 @@ pub extern "C" fn WdfDeviceEnqueueRequest(
         let request = owned(state, request);
         let (is_looked_at, is_cancelable) = {
             let progress = lock(&request.progress);
-            (progress.looked_at, progress.cancel.is_some())
+            (progress.outside == Outside::LookedAt, progress.cancel.is_some())
         };
         if !is_looked_at {
             let words = format_args!("WdfDeviceEnqueueRequest outside of EvtIoInCallerContext for that request");
@@ -559,10 +562,7 @@ pub extern "C" fn WdfDeviceEnqueueRequest(
         if !queue.accepts.load(Acquire) {
             return STATUS_WDF_BUSY;
         }
-        {
-            let mut progress = lock(&request.progress);
-            (progress.without_queue, progress.looked_at) = (false, false);
-        }
+        lock(&request.progress).outside = Outside::No;
         if request.cancelled.load(Acquire) {
             state.cancelled_on_queue(&queue, &request);
         } else {

@@ -10,7 +10,7 @@ use wdk_bindings::{
 use super::{
     function::function,
     queue::{STATUS_WDF_BUSY, queue},
-    request::owned,
+    request::{Had, owned},
 };
 use crate::{report::bug_check, rule::Rule, state::lock};
 
@@ -101,7 +101,7 @@ pub extern "C" fn WdfRequestForwardToIoQueue(
         if lock(&request.progress).cancel.is_some() {
             bug_check(Rule::RequestCancelable, format_args!("a cancelable request is forwarded"));
         }
-        if lock(&request.progress).cancelled_on_queue {
+        if lock(&request.progress).had == Had::CancelledOnQueue {
             let words = format_args!("a request is forwarded that was given to EvtIoCanceledOnQueue");
             bug_check(Rule::RequestCancelable, words);
         }
