@@ -296,8 +296,9 @@ unsafe extern "C" fn write(_: WDFQUEUE, request: WDFREQUEST, length: usize) {
 
 /// Loads a driver with a control device, lets `work` use it, and unloads it.
 fn control_driver(like: Like, work: impl FnOnce(&Kernel, &File)) {
-    *LIKE.lock().unwrap_or_else(PoisonError::into_inner) = like;
+    // One kernel runs at a time, and so one of these drivers.
     let kernel = Kernel::seeded(1).preemption(0).start();
+    *LIKE.lock().unwrap_or_else(PoisonError::into_inner) = like;
     let driver = kernel.load("said", entry).expect("the driver loads");
     let file = kernel.open(r"\DosDevices\Said").expect("the device opens");
     work(&kernel, &file);
@@ -309,8 +310,8 @@ fn control_driver(like: Like, work: impl FnOnce(&Kernel, &File)) {
 
 /// Loads a driver of plug and play, which gets a device, and loses it again.
 fn pnp_driver(init: fn(PWDFDEVICE_INIT)) {
-    *LIKE.lock().unwrap_or_else(PoisonError::into_inner) = Like { init, ..PNP };
     let kernel = Kernel::seeded(1).preemption(0).start();
+    *LIKE.lock().unwrap_or_else(PoisonError::into_inner) = Like { init, ..PNP };
     let driver = kernel.load("said", entry).expect("the driver loads");
     let device = driver.add_device().expect("the device starts");
     assert!(device.remove().is_ok());
