@@ -32,6 +32,8 @@ pub mod faulty;
 pub mod images;
 pub mod machine;
 #[cfg(unix)]
+pub mod mailbox;
+#[cfg(unix)]
 pub mod nd2;
 #[cfg(unix)]
 pub mod oids;

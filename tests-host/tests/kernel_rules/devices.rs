@@ -2,7 +2,10 @@
 
 use std::{
     ptr,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
 };
 
 use image_loader::framework::FUNCTIONS;
@@ -16,7 +19,7 @@ use wdk_sys::{
     PCUNICODE_STRING, PDRIVER_OBJECT, PVOID, PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, STATUS_ACCESS_DENIED,
     STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG, WDF_DRIVER_CONFIG,
     WDF_IO_QUEUE_CONFIG, WDF_REQUEST_PARAMETERS, WDFDEVICE, WDFDRIVER, WDFQUEUE, WDFREQUEST,
-    call_unsafe_wdf_function_binding,
+    call_unsafe_wdf_function_binding, ntddk::PsGetCurrentProcessId,
 };
 
 use crate::small_driver::{create_device as create_pnp_device, size};
@@ -59,16 +62,71 @@ fn set_exclusive(init: PWDFDEVICE_INIT) {
     unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetExclusive, init, 1) };
 }
 
-unsafe extern "C" fn looks(_: WDFDEVICE, _: WDFREQUEST) {}
+type Callback = unsafe extern "C" fn(WDFDEVICE, WDFREQUEST);
+
+/// `WdfDeviceEnqueueRequest`.
+fn enqueue(device: WDFDEVICE, request: WDFREQUEST) -> NTSTATUS {
+    type Function = unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDEVICE, WDFREQUEST) -> NTSTATUS;
+    // SAFETY: the type that the framework's header has for the name.
+    let function = unsafe { std::mem::transmute::<*const (), Function>(function("WdfDeviceEnqueueRequest")) };
+    // SAFETY: as wrong as the test wants it.
+    unsafe { function(globals(), device, request) }
+}
+
+/// A control code that the driver answers when it looks at it, one whose process it notes, and one that it puts into no queue.
+const ANSWERED: u32 = 0x22_2004;
+const NOTED: u32 = 0x22_2008;
+const KEPT: u32 = 0x22_200C;
+
+/// In whose process the driver was asked.
+static PROCESS: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" fn looks(device: WDFDEVICE, request: WDFREQUEST) {
+    // SAFETY: the driver has the request.
+    let queue = unsafe { call_unsafe_wdf_function_binding!(WdfRequestGetIoQueue, request) };
+    assert!(queue.is_null(), "it is in no queue yet");
+    let asked = parameters(request);
+    if asked.Type == _WDF_REQUEST_TYPE::WdfRequestTypeDeviceControl {
+        // SAFETY: for this type the union holds this member.
+        match unsafe { asked.Parameters.DeviceIoControl.IoControlCode } {
+            ANSWERED => return complete(request, 7),
+            // SAFETY: the routine has no conditions.
+            NOTED => PROCESS.store(unsafe { PsGetCurrentProcessId() }.addr(), SeqCst),
+            KEPT => return,
+            _ => {}
+        }
+    }
+    assert_eq!(enqueue(device, request), STATUS_SUCCESS);
+}
+
+/// Puts the request into its queue when it has come out of it.
+unsafe extern "C" fn enqueues_late(queue: WDFQUEUE, request: WDFREQUEST, _: usize, _: usize, _: u32) {
+    // SAFETY: the queue is live.
+    let device = unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueGetDevice, queue) };
+    enqueue(device, request);
+}
+
+fn late(config: &mut WDF_IO_QUEUE_CONFIG) {
+    config.EvtIoDeviceControl = Some(enqueues_late);
+}
+
+/// Puts a request into its queue and uses it then, when the driver has completed it.
+unsafe extern "C" fn looks_twice(device: WDFDEVICE, request: WDFREQUEST) {
+    enqueue(device, request);
+    enqueue(device, request);
+}
 
 fn set_caller_context(init: PWDFDEVICE_INIT) {
-    type Callback = unsafe extern "C" fn(WDFDEVICE, WDFREQUEST);
+    set_look(init, looks);
+}
+
+fn set_look(init: PWDFDEVICE_INIT, look: Callback) {
     type Function = unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, Option<Callback>);
     // SAFETY: the type that the framework's header has for the name.
     let function =
         unsafe { std::mem::transmute::<*const (), Function>(function("WdfDeviceInitSetIoInCallerContextCallback")) };
     // SAFETY: the framework's structure.
-    unsafe { function(globals(), init, Some(looks)) };
+    unsafe { function(globals(), init, Some(look)) };
 }
 
 unsafe extern "C" fn shuts_down(_: WDFDEVICE) {}
@@ -238,8 +296,9 @@ unsafe extern "C" fn write(_: WDFQUEUE, request: WDFREQUEST, length: usize) {
 
 /// Loads a driver with a control device, lets `work` use it, and unloads it.
 fn control_driver(like: Like, work: impl FnOnce(&Kernel, &File)) {
-    *LIKE.lock().unwrap_or_else(PoisonError::into_inner) = like;
+    // One kernel runs at a time, and so one of these drivers.
     let kernel = Kernel::seeded(1).preemption(0).start();
+    *LIKE.lock().unwrap_or_else(PoisonError::into_inner) = like;
     let driver = kernel.load("said", entry).expect("the driver loads");
     let file = kernel.open(r"\DosDevices\Said").expect("the device opens");
     work(&kernel, &file);
@@ -251,8 +310,8 @@ fn control_driver(like: Like, work: impl FnOnce(&Kernel, &File)) {
 
 /// Loads a driver of plug and play, which gets a device, and loses it again.
 fn pnp_driver(init: fn(PWDFDEVICE_INIT)) {
-    *LIKE.lock().unwrap_or_else(PoisonError::into_inner) = Like { init, ..PNP };
     let kernel = Kernel::seeded(1).preemption(0).start();
+    *LIKE.lock().unwrap_or_else(PoisonError::into_inner) = Like { init, ..PNP };
     let driver = kernel.load("said", entry).expect("the driver loads");
     let device = driver.add_device().expect("the device starts");
     assert!(device.remove().is_ok());
@@ -272,6 +331,21 @@ fn a_control_device_hears_of_the_shutdown() {
     // `WdfDeviceShutdown` and `WdfDeviceLastChanceShutdown`.
     control_driver(Like { init: |init| set_shutdown(init, 3), ..CONTROL }, |_, file| {
         assert!(file.control(0x22_2000, &[], 0).is_success());
+    });
+}
+
+#[test]
+fn a_driver_looks_at_requests_in_the_context_of_who_asks_and_then_has_them_from_its_queue() {
+    control_driver(Like { init: set_caller_context, queue: both, ..CONTROL }, |kernel, file| {
+        let answer = file.control(ANSWERED, &[], 8);
+        assert_eq!((answer.status, answer.bytes.len()), (STATUS_SUCCESS, 7), "it was answered at once");
+        assert_eq!(file.control(0x22_2000, &[], 0).status, STATUS_SUCCESS);
+        assert_eq!(file.begin_read(3).wait().bytes, [1, 2, 3], "reads and writes are looked at too");
+        assert_eq!(file.begin_write(&[7]).wait().status, STATUS_SUCCESS);
+        let process = kernel.process();
+        let of_process = process.open(r"\DosDevices\Said").expect("the device opens");
+        assert_eq!(of_process.control(NOTED, &[], 0).status, STATUS_SUCCESS);
+        assert_eq!(PROCESS.load(SeqCst), process.number() as usize);
     });
 }
 
@@ -324,8 +398,14 @@ wrong! {
         let mut length = 0;
         query_property(init, ptr::null_mut(), 8, &raw mut length);
     });
-    a_request_that_is_looked_at_in_its_callers_context breaks NotSimulated by
-        control_driver(Like { init: set_caller_context, ..CONTROL }, |_, file| drop(file.control(0x22_2000, &[], 0)));
+    a_request_that_is_looked_at_and_then_forgotten breaks RequestNeverCompleted by
+        control_driver(Like { init: set_caller_context, ..CONTROL }, |_, file| drop(file.control(KEPT, &[], 0)));
+    a_request_that_is_put_into_its_queue_when_it_has_left_it breaks RequestCancelable by
+        control_driver(Like { queue: late, ..CONTROL }, |_, file| drop(file.control(0x22_2000, &[], 0)));
+    a_request_that_is_used_when_it_is_in_its_queue breaks RequestCompletedTwice by control_driver(
+        Like { init: |init| set_look(init, looks_twice), ..CONTROL },
+        |_, file| drop(file.control(0x22_2000, &[], 0)),
+    );
     a_read_completed_with_more_bytes_than_it_wants breaks RequestInformation by
         transfers(|_| (), both, |_, file| drop(file.begin_read(5).wait()));
     a_write_completed_with_more_bytes_than_it_has breaks RequestInformation by

@@ -6,6 +6,7 @@ extern crate wdk_bindings as wdk_sys;
 
 mod contracts;
 mod devices;
+mod files;
 mod framework;
 mod memory;
 mod netio;

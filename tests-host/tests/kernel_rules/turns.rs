@@ -1,6 +1,7 @@
 //! Whose turn it is with a seed: what is ready goes first, and time passes only as far as nobody keeps it.
 
 use std::{
+    collections::BTreeSet,
     ptr,
     sync::{
         Mutex,
@@ -19,7 +20,8 @@ use wdk_sys::{
     _EVENT_TYPE, _KWAIT_REASON, KDPC, KEVENT, KTIMER, LARGE_INTEGER, PVOID,
     ntddk::{
         KeDelayExecutionThread, KeInitializeDpc, KeInitializeEvent, KeInitializeTimer, KeInsertQueueDpc,
-        KeQueryUnbiasedInterruptTime, KeSetEvent, KeSetTimer, KeWaitForSingleObject, PsCreateSystemThread, ZwClose,
+        KeQuerySystemTimePrecise, KeQueryUnbiasedInterruptTime, KeReadStateTimer, KeSetEvent, KeSetTimer,
+        KeWaitForSingleObject, PsCreateSystemThread, ZwClose,
     },
 };
 
@@ -67,10 +69,15 @@ fn new_dpc(routine: Routine, context: PVOID) -> *mut KDPC {
     dpc
 }
 
-fn set_timer(microseconds: i64, dpc: *mut KDPC) {
+fn new_timer() -> *mut KTIMER {
     let timer = keep(allocate(size_of::<KTIMER>())).cast();
     // SAFETY: a new block.
     unsafe { KeInitializeTimer(timer) };
+    timer
+}
+
+fn set_timer(microseconds: i64, dpc: *mut KDPC) {
+    let timer = new_timer();
     // SAFETY: both are initialised, and live as long as the driver.
     unsafe { KeSetTimer(timer, interval(microseconds), dpc) };
 }
@@ -135,6 +142,44 @@ fn a_dpc_that_waits_runs_before_time_goes_far() {
     }
 }
 
+/// What a call has seen of a timer: nothing yet, that it was set, or that it had fired.
+static SEEN: AtomicU64 = AtomicU64::new(NOTHING);
+
+const NOTHING: u64 = 0;
+const SET: u64 = 1;
+const FIRED: u64 = 2;
+
+/// Looks at the timer that is its context.
+unsafe extern "C" fn look(_: *mut KDPC, context: PVOID, _: PVOID, _: PVOID) {
+    // SAFETY: a timer that lives as long as the driver.
+    let has_fired = unsafe { KeReadStateTimer(context.cast()) } != 0;
+    SEEN.store(if has_fired { FIRED } else { SET }, SeqCst);
+}
+
+/// Which of the two goes first is nobody's promise. A DPC waits for those before it, and for code at its level and above; a timer knows
+/// nothing of that.
+#[test]
+fn a_timer_may_fire_before_a_dpc_that_waits() {
+    let seen = |seed| {
+        SEEN.store(NOTHING, SeqCst);
+        with_seed(seed, |_| {
+            let timer = new_timer();
+            let call = new_dpc(look, timer.cast());
+            // SAFETY: the timer is initialised, and lives as long as the driver.
+            unsafe { KeSetTimer(timer, interval(20), ptr::null_mut()) };
+            // SAFETY: the DPC is initialised, and lives as long as the driver.
+            unsafe { KeInsertQueueDpc(call, ptr::null_mut(), ptr::null_mut()) };
+            while SEEN.load(SeqCst) == NOTHING {
+                now();
+            }
+            sleep(1_000);
+        });
+        SEEN.load(SeqCst)
+    };
+    let both: BTreeSet<u64> = (0..300).map(seen).collect();
+    assert_eq!(both, BTreeSet::from([SET, FIRED]), "each of the two comes first with some seed");
+}
+
 #[test]
 fn who_is_woken_goes_on_before_time_goes_far() {
     for seed in 0..100 {
@@ -149,6 +194,58 @@ fn who_is_woken_goes_on_before_time_goes_far() {
                 unsafe { KeWaitForSingleObject(event.cast(), _KWAIT_REASON::Executive, 0, 0, &raw mut longest) };
             let took = now() - started;
             assert!(status == 0 && (1_000..3_000).contains(&took), "seed {seed}: {status:#x} after {took} us");
+        });
+    }
+}
+
+/// The date, in microseconds.
+fn date() -> u64 {
+    let mut date = LARGE_INTEGER::default();
+    // SAFETY: a place that lives until the call returns.
+    unsafe { KeQuerySystemTimePrecise(&raw mut date) };
+    // SAFETY: every value of the union's numbers is one.
+    unsafe { date.QuadPart }.cast_unsigned() / 10
+}
+
+#[test]
+fn a_question_for_the_time_takes_a_microsecond_and_no_more() {
+    const QUESTIONS: u64 = 1_000;
+    with(Kernel::seeded(1).preemption(0), |kernel| {
+        let (before, first) = (kernel.now(), now());
+        for _ in 1..QUESTIONS {
+            now();
+        }
+        assert_eq!(now() - first, QUESTIONS, "nobody else takes any time");
+        let passed = kernel.now() - before;
+        assert!((QUESTIONS - 50..QUESTIONS + 50).contains(&passed), "the machine's clock follows: {passed} us");
+        // The clock of the date is the same one.
+        let (interrupt, day) = (now(), date());
+        for _ in 0..QUESTIONS {
+            date();
+        }
+        assert_eq!((date() - day, now() - interrupt), (QUESTIONS + 1, QUESTIONS + 3));
+    });
+}
+
+#[test]
+fn no_wait_is_shorter_by_the_clock_that_a_driver_reads() {
+    for seed in 0..50 {
+        with_seed(seed, |_| {
+            for questions in 0..70 {
+                for _ in 0..questions {
+                    now();
+                }
+                let before = now();
+                sleep(100);
+                let took = now() - before;
+                assert!(took >= 100, "seed {seed}: 100 us took {took}");
+                let due = date() + 100;
+                let mut until = LARGE_INTEGER { QuadPart: (10 * due).cast_signed() };
+                // SAFETY: at PASSIVE_LEVEL, and the number lives until the call returns.
+                let _ = unsafe { KeDelayExecutionThread(0, 0, &raw mut until) };
+                let date = date();
+                assert!(date >= due, "seed {seed}: it is {} us too early", due - date);
+            }
         });
     }
 }

@@ -3,6 +3,7 @@
 
 #![cfg(unix)]
 
+mod files;
 mod linked;
 mod nodes;
 mod observed;

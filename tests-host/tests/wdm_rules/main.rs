@@ -6,14 +6,18 @@
 
 extern crate wdk_bindings as wdk_sys;
 
+mod asked;
 mod callbacks;
+mod clocks;
 mod driver;
 mod files;
 mod guards;
 mod moved;
 mod objects;
+mod opened;
 mod plug;
 mod processes;
+mod processors;
 mod reference;
 mod registry;
 mod right;
@@ -21,6 +25,7 @@ mod routines;
 mod stacks;
 mod system;
 mod tables;
+mod words;
 mod wsk;
 
 use std::ptr;

@@ -41,6 +41,35 @@ fn frames_of_protocols_go_both_ways() {
 }
 
 #[test]
+fn frames_without_a_receive_buffer_are_lost_and_counted_and_the_next_ones_come() {
+    let kernel = Kernel::seeded(4).start();
+    with_wire(&kernel, &[], |_, [one, other]| {
+        const COUNT: u64 = 1_200;
+        let send = |number| {
+            let _ = one.send(&[&frame(one, other, number, 60)]).wait();
+        };
+        // The protocols give none back.
+        other.keep_received(true);
+        for number in 0..COUNT {
+            send(number);
+            if number % 40 == 39 {
+                kernel.sleep(3_000);
+            }
+        }
+        kernel.sleep(20_000);
+        let kept = other.received() as u64;
+        assert!((100..COUNT).contains(&kept), "{kept}: the buffers are there from the start, and no more are made");
+        assert_eq!(statistics(other).ifInDiscards, COUNT - kept);
+        other.keep_received(false);
+        assert_eq!(other.give_back() as u64, kept);
+        let _ = other.take_received();
+        send(COUNT);
+        kernel.wait_until(|| other.received() == 1);
+        assert_eq!(other.take_received(), [frame(one, other, COUNT, 60)]);
+    });
+}
+
+#[test]
 fn the_mtu_leaves_room_for_what_is_around_a_frame() {
     let first = Kernel::seeded(1).start();
     with_wire(&first, &[], |_, [one, other]| {

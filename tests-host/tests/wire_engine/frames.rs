@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use conformance::{
     HELD,
+    client::QpSizes,
     fixture::{Pair, Plan, Side, Terms},
     host::{Impairments, Scheduler, Setup},
     platform::Family,
@@ -53,6 +54,37 @@ fn bytes_arrive_and_are_counted() {
             HELD
         });
     }
+}
+
+/// As long as there is work the DPC of the wire queues itself again, so that others get their turn between two of its runs.
+#[test]
+fn a_run_of_the_wires_dpc_makes_a_bounded_number_of_frames() {
+    /// Frames of a run at most: eight rounds of sixteen.
+    const MOST: u64 = 128;
+    const WRITES: usize = 60;
+    let scheduler = Scheduler::Seeded { seed: 7, preemption: 0 };
+    run(on_cable(scheduler, CLEAN), |s, platform| {
+        let plan = Plan { sizes: QpSizes { initiator_depth: 64, ..Plan::new().sizes }, ..Plan::new() };
+        let pair = Pair::with(s, &plan, &plan)?;
+        let machine = platform.devices()[0].os().machine().clone();
+        // Eight packets of 1024 bytes each.
+        for context in 0..WRITES {
+            pair.a.write(context, 0, 8192, pair.b.remote(0), 0)?;
+        }
+        let (mut most, mut runs, mut before) = (0, 0, counters(platform, 0).frames_sent);
+        while machine.step() {
+            let now = counters(platform, 0).frames_sent;
+            most = most.max(now - before);
+            runs += u64::from(now > before);
+            before = now;
+        }
+        assert!(most <= MOST, "{most} frames in one run");
+        assert!(most > 8 && runs > 3, "{runs} runs, of {most} frames at most: the wire had enough to do");
+        for context in 0..WRITES {
+            pair.a.initiator_done(context)?;
+        }
+        HELD
+    });
 }
 
 #[test]

@@ -183,6 +183,65 @@ fn questions_of_others_do_not_fill_the_cache() {
     world.wait_event(0, |kind| *kind == roce::cm::EventKind::Requested);
 }
 
+/// The address that a frame of ARP asks for or tells of: its last byte; `None` of any other frame.
+fn arp(frame: &[u8], operation: u8) -> Option<u8> {
+    let is_arp = Ethernet::parse(frame).is_some_and(|(ethernet, _)| ethernet.ethertype == ethertype::ARP);
+    (is_arp && frame[21] == operation).then(|| frame[if operation == 1 { 41 } else { 31 }])
+}
+
+/// Which station the frames went to that side 0 has sent since, those of ARP aside.
+fn stations(world: &World, since: usize) -> Vec<u8> {
+    let sent = world.sent[since..].iter().filter(|(_, from, frame)| *from == 0 && arp(frame, 1).is_none());
+    sent.map(|(_, _, frame)| frame[5]).collect()
+}
+
+/// Nothing proves an answer. What it cannot do is come before the question, or change what was answered.
+#[test]
+fn an_answer_is_believed_if_it_was_asked_for_and_the_first_until_it_is_doubted() {
+    const WANTED: u8 = 77;
+    let mut world = World::new(7);
+    let _ = world.connect(false);
+    let answer = world.sent.iter().find(|(_, from, frame)| *from == 1 && arp(frame, 2).is_some());
+    let answer = answer.expect("an answer").2.clone();
+    let claims = |station: u8| {
+        let mut frame = answer.clone();
+        for place in [6, 22] {
+            frame[place..place + 6].copy_from_slice(&[2, 0, 0, 0, 0, station]);
+        }
+        frame[31] = WANTED;
+        frame
+    };
+    world.inject(0, &claims(9));
+    let since = world.sent.len();
+    let qp = world.create(0);
+    let (local, remote) = ("10.0.0.1:0".parse().expect("an address"), "10.0.0.77:5".parse().expect("an address"));
+    let connect = roce::cm::Connect { qp, local, remote, private: b"", limits: common::world::LIMITS };
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    stack.connect(world.now, &connect, memory).expect("it begins");
+    world.flush();
+    let asked = |world: &World, since: usize| {
+        world.sent[since..].iter().filter(|(_, from, frame)| *from == 0 && arp(frame, 1) == Some(WANTED)).count()
+    };
+    assert_eq!((asked(&world, since), stations(&world, since)), (1, vec![]), "what nobody had asked for was not kept");
+
+    world.inject(0, &claims(8));
+    world.inject(0, &claims(9));
+    world.flush();
+    assert_eq!(stations(&world, since), [8], "the first answer holds");
+    // The station does not answer the request, so its address is asked for again.
+    let end = world.now + 60_000_000;
+    while asked(&world, since) < 2 {
+        assert!(world.step(end), "it is never asked for again");
+    }
+    assert!(stations(&world, since).iter().all(|&station| station == 8));
+    let doubted = world.sent.len();
+    world.inject(0, &claims(9));
+    while stations(&world, doubted).is_empty() {
+        assert!(world.step(end), "nothing goes to the other station");
+    }
+    assert_eq!(stations(&world, doubted)[0], 9);
+}
+
 #[test]
 fn without_work_there_is_no_deadline() {
     let mut world = World::new(6);

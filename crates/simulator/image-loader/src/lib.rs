@@ -4,11 +4,13 @@
 //! has to fill in is listed: imports, the security cookie, the pointers of Control Flow Guard. Nothing here maps or runs anything,
 //! so that all of it works on any machine, and a broken image ends in an [`Error`] of one line.
 //!
-//! [`routines`] names what the simulated kernel has for an image to import, and [`Rule`] the rules that it watches.
+//! [`routines`] names what the simulated kernel has for an image to import, [`Rule`] the rules that it watches, and
+//! [`file_name`] which names its files can have.
 
 mod debug;
 mod directories;
 mod error;
+pub mod file_name;
 pub mod framework;
 mod framework_calls;
 mod guard;

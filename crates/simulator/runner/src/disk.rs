@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use image_loader::file_name;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of all files at most: they go to each worker.
@@ -55,7 +56,7 @@ fn read_into(
         let path = entry.path();
         let name = entry.file_name();
         let name = name.to_str().filter(|name| is_name(name)).ok_or_else(|| of(&path, &"no name of Windows"))?;
-        if !names.insert(name.to_uppercase()) {
+        if !names.insert(file_name::folded(name)) {
             return Err(of(&path, &"another name is the same but for its case"));
         }
         if entries.len() == ENTRIES {
@@ -78,8 +79,7 @@ fn read_into(
     Ok(())
 }
 
-/// Whether a file of Windows can have that name.
+/// Whether a program of Windows can give a file that name.
 fn is_name(name: &str) -> bool {
-    let fits = |letter: char| letter >= ' ' && !"\"*/:<>?\\|".contains(letter);
-    !name.ends_with(['.', ' ']) && name.encode_utf16().count() <= 255 && name.chars().all(fits)
+    !name.ends_with(['.', ' ']) && file_name::is_name(name)
 }

@@ -108,7 +108,7 @@ impl<'run, M: Machine> Drive<'run, M> {
         // No name of a script has a space.
         const FILE: &str = "the driver";
         for told in &image.told {
-            let asked = if let Err(refused) = self.machine.open(FILE, &told.link) {
+            let asked = if let Err(refused) = self.machine.open(FILE, &told.link, "") {
                 refused
             } else {
                 let input = told.input_for(self.seed);
@@ -148,8 +148,8 @@ impl<'run, M: Machine> Drive<'run, M> {
                 }
                 self.note(Thing::Device(name), outcome)
             }
-            Action::Open { file, link } => {
-                let outcome = self.machine.open(file, link);
+            Action::Open { file, link, path } => {
+                let outcome = self.machine.open(file, link, path);
                 self.note(Thing::File(file), outcome)
             }
             Action::Restart(name) => status_of(self.machine.restart(device(name)?)),

@@ -105,12 +105,13 @@ pub trait Machine {
     /// A number of a device: `index` and `luid`, of a NIC's network interface.
     fn property(&self, device: &str, property: &str) -> Option<u64>;
 
-    /// Opens a device by its symbolic link, or by the first interface of a device (`INTERFACE`).
+    /// Opens a device by its symbolic link, or by the first interface of a device (`INTERFACE`): the file on it with that name, which begins
+    /// with a backslash, or the device itself if the name is empty.
     ///
     /// # Errors
     ///
     /// What its driver says, or that there is none.
-    fn open(&mut self, file: &str, link: &str) -> Result<(), NtStatus>;
+    fn open(&mut self, file: &str, link: &str, path: &str) -> Result<(), NtStatus>;
 
     /// Closes a file.
     fn close(&mut self, file: &str);

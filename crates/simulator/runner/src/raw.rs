@@ -103,6 +103,7 @@ pub struct Step {
     pub device: Option<Spanned<String>>,
     pub file: Option<Spanned<String>>,
     pub link: Option<Spanned<String>>,
+    pub path: Option<Spanned<String>>,
     pub request: Option<Spanned<String>>,
     pub code: Option<Spanned<i64>>,
     pub input: Option<Spanned<Vec<Spanned<Part>>>>,

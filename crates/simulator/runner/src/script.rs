@@ -284,6 +284,9 @@ pub enum Action {
         file: String,
         /// `\DosDevices\Name`, or the name of a device and [`INTERFACE`].
         link: String,
+        /// The name of a file on the device, with a backslash in front; empty for the device itself.
+        #[serde(default)]
+        path: String,
     },
     /// Closes a file.
     Close(String),
@@ -458,13 +461,20 @@ impl Script {
                 Action::Load(name) if succeeds => left.push(Action::Unload(name.clone())),
                 Action::Start(name) if succeeds => left.push(Action::Remove(name.clone())),
                 Action::Open { file, .. } if succeeds => left.push(Action::Close(file.clone())),
-                Action::Begin { request, .. } => left.push(Action::Wait { request: request.clone(), output: None }),
-                Action::Unload(_) | Action::Close(_) => left.retain(|action| action != &step.action),
+                // A program's requests are cancelled when it ends, and its files are closed then.
+                Action::Begin { request, .. } => {
+                    left.push(Action::Wait { request: request.clone(), output: None });
+                    left.push(Action::Cancel(request.clone()));
+                }
+                Action::Unload(_) | Action::Close(_) | Action::Cancel(_) => {
+                    left.retain(|action| action != &step.action);
+                }
                 Action::Remove(name) | Action::SurpriseRemove(name) if succeeds => {
                     left.retain(|action| action != &Action::Remove(name.clone()));
                 }
                 Action::Wait { request, .. } => {
-                    left.retain(|action| action != &Action::Wait { request: request.clone(), output: None });
+                    let wait = Action::Wait { request: request.clone(), output: None };
+                    left.retain(|action| action != &wait && action != &Action::Cancel(request.clone()));
                 }
                 _ => {}
             }

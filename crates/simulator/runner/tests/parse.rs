@@ -295,9 +295,9 @@ fn reads_and_writes_are_requests_without_a_code() {
     assert_eq!(read, (Asks::Read, 3, "wait".to_owned()));
     let write = begun("do = \"write\"\nfile = \"f\"\ninput = [{ u8 = 7 }]");
     assert_eq!(write, (Asks::Write, 0, "wait".to_owned()));
-    // Such a one is waited for at the end.
+    // Such a one is cancelled and waited for at the end.
     let begun = begun("do = \"begin-read\"\nrequest = \"r\"\nfile = \"f\"\noutput = 0");
-    assert_eq!(begun, (Asks::Read, 0, "wait".to_owned()));
+    assert_eq!(begun, (Asks::Read, 0, "cancel".to_owned()));
     for (step, word) in [
         ("do = \"read\"\nfile = \"f\"", "`output` is missing"),
         ("do = \"write\"\nfile = \"f\"", "`input` is missing"),
@@ -306,10 +306,41 @@ fn reads_and_writes_are_requests_without_a_code() {
         ("do = \"write\"\nfile = \"f\"\noutput = 1\ninput = [{ u8 = 1 }]", "`output` means nothing for `write`"),
         ("do = \"begin-write\"\nfile = \"f\"\ninput = [{ u8 = 1 }]", "`request` is missing"),
         ("do = \"open\"\nfile = \"g\"\nlink = \"e.interface\"", "`link`: there is no device `e`"),
+        ("do = \"open\"\nfile = \"g\"\nlink = 'l'\npath = ''", "`path` is empty"),
+        ("do = \"close\"\nfile = \"f\"\npath = 'p'", "`path` means nothing for `close`"),
     ] {
         let said = parse(&format!("{OPEN}{step}")).expect_err(step).to_string();
         assert!(said.contains(word), "`{word}` in `{said}`");
     }
+}
+
+#[test]
+fn a_file_on_a_device_has_a_path() {
+    for (path, wanted) in [("", ""), ("\npath = 'a\\b.txt'", r"\a\b.txt"), ("\npath = '\\a'", r"\a")] {
+        let script = parse(&format!("{OPEN}do = \"open\"\nfile = \"g\"\nlink = '\\DosDevices\\L'{path}")).expect(path);
+        let opened = script.steps.iter().rev().find_map(|step| match &step.action {
+            Action::Open { link, path, .. } => Some((link.as_str(), path.as_str())),
+            _ => None,
+        });
+        assert_eq!(opened, Some((r"\DosDevices\L", wanted)));
+    }
+}
+
+/// What a script leaves, in the order in which a program that ends leaves it: its requests are cancelled before its files are closed.
+#[test]
+fn requests_that_a_script_leaves_are_cancelled_at_its_end() {
+    let begin = "do = \"begin-read\"\nrequest = \"r\"\nfile = \"f\"\noutput = 4";
+    let left = |more: &str| {
+        let script = parse(&format!("{OPEN}{begin}{more}")).expect(more);
+        words(&script).split_off(4)
+    };
+    assert_eq!(left(""), ["cancel r", "wait r", "close f", "remove d", "unload x"]);
+    assert_eq!(
+        left("\n[[step]]\ndo = \"cancel\"\nrequest = \"r\"")[1..],
+        ["wait r", "close f", "remove d", "unload x"]
+    );
+    assert_eq!(left("\n[[step]]\ndo = \"close\"\nfile = \"f\"")[1..], ["cancel r", "wait r", "remove d", "unload x"]);
+    assert_eq!(left("\n[[step]]\ndo = \"wait\"\nrequest = \"r\"")[1..], ["close f", "remove d", "unload x"]);
 }
 
 #[test]

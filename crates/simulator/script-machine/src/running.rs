@@ -236,12 +236,13 @@ impl<L: Load> Machine for Running<L> {
         }
     }
 
-    fn open(&mut self, file: &str, link: &str) -> Result<(), NtStatus> {
-        let link = match link.strip_suffix(INTERFACE).and_then(|device| self.devices.get(device)) {
+    fn open(&mut self, file: &str, link: &str, path: &str) -> Result<(), NtStatus> {
+        let device = match link.strip_suffix(INTERFACE).and_then(|device| self.devices.get(device)) {
             Some(Started::PnP(device)) => device.links().into_iter().next().ok_or(NOT_FOUND)?,
             Some(_) => return Err(NOT_FOUND),
             None => link.to_owned(),
         };
+        let link = format!("{device}{path}");
         let open = match self.kernel.open(&link) {
             Ok(open) => Open::Framework(open),
             Err(bits) if status(bits) == NOT_FOUND => Open::Wdm(self.kernel.open_device(&link).map_err(status)?),

@@ -32,7 +32,7 @@ use crate::{
     wdm::{
         self,
         callback::Callbacks,
-        clock::{Asked, Resolution},
+        clock::{Resolution, Told},
         dpc::RunningDpcs,
         ex_timer::ExTimers,
         files::Files,
@@ -48,7 +48,7 @@ use crate::{
         rundown::Rundowns,
         shared_lock::SharedLocks,
         system_callbacks::SystemCallbacks,
-        thread::Threads,
+        system_thread::Threads,
         trace::{Events, Providers},
     },
     wsk::{
@@ -152,7 +152,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<SharedLocks>>();
     parts.add::<LockWaits>();
     parts.add::<Mutex<Callbacks>>();
-    parts.add::<Asked>();
+    parts.add::<Told>();
     parts.add::<Mutex<Resolution>>();
     parts.add::<Mutex<RunningDpcs>>();
     parts.add::<Mutex<ExTimers>>();

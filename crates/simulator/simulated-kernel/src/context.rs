@@ -7,8 +7,8 @@ use crate::{paged, report::bug_check, rule::Rule, running, stack};
 #[cfg(unix)]
 pub use crate::running::in_driver;
 pub use crate::running::{
-    DriverId, NOBODY, SYSTEM_PROCESS, caller, critical, current_site, entered_at, in_process, process, set_critical,
-    set_thread, thread,
+    DriverId, NOBODY, SYSTEM_PROCESS, caller, critical, current_site, entered_at, guarded, in_process, process,
+    set_critical, set_guarded, set_thread, thread,
 };
 
 /// The driver whose image has just called the kernel, from where, and its stack pointer. Elsewhere than on Windows nobody knows.

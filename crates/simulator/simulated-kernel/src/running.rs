@@ -26,6 +26,8 @@ thread_local! {
     static ROUTINE: Cell<&'static str> = const { Cell::new("") };
     /// How often the thread has entered a critical region.
     static CRITICAL: Cell<u32> = const { Cell::new(0) };
+    /// How often it has entered a guarded region.
+    static GUARDED: Cell<u32> = const { Cell::new(0) };
     /// The level at which the kernel has called the driver.
     static ENTERED: Cell<Irql> = const { Cell::new(Irql::PASSIVE_LEVEL) };
     /// The number of the system thread; zero for a thread of the test or a processor.
@@ -103,6 +105,16 @@ pub fn entered_at() -> Irql {
 /// Enters or leaves critical regions.
 pub fn set_critical(count: u32) {
     CRITICAL.set(count);
+}
+
+/// The guarded regions of the thread, each of which is a critical region too.
+pub fn guarded() -> u32 {
+    GUARDED.get()
+}
+
+/// Enters or leaves guarded regions.
+pub fn set_guarded(count: u32) {
+    GUARDED.set(count);
 }
 
 /// The number of the process in whose context the thread runs.

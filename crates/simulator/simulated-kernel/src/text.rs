@@ -49,3 +49,10 @@ pub fn unicode(units: &[u16]) -> UNICODE_STRING {
     let bytes = u16::try_from(size_of_val(units)).unwrap_or(0);
     UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: units.as_ptr().cast_mut() }
 }
+
+/// Where the name of a device may end in a path: what stands in front, and what behind, which begins with a backslash or is empty. The
+/// shortest first, as the system looks for it.
+pub fn parted(path: &str) -> impl Iterator<Item = (&str, &str)> {
+    let ends = path.match_indices('\\').map(|(at, _)| at).filter(|&at| at > 0);
+    ends.chain(std::iter::once(path.len())).map(|at| path.split_at(at))
+}

@@ -4,6 +4,7 @@ mod compare;
 mod page;
 
 use std::{
+    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
 };
@@ -12,7 +13,7 @@ use clap::Args;
 use host::say;
 use recording::{
     Recording,
-    timeline::{Options, Timeline, escape, svg},
+    timeline::{Options, Timeline, escape, html, svg},
 };
 
 use crate::{
@@ -30,7 +31,8 @@ pub struct ReportArgs {
     /// The results
     #[arg(value_name = "RESULTS")]
     pub results: PathBuf,
-    /// Write a self-contained HTML page: each case by rule, what it did, expected and saw, and how to repeat it
+    /// Write a self-contained HTML page: each case by rule, what it did, expected and saw, and how to repeat it. A recorded case whose
+    /// timeline is too long for it has its whole timeline in a page beside it
     #[arg(long, value_name = "FILE", value_parser = crate::words::out_file, required_unless_present = "baseline")]
     pub html: Option<PathBuf>,
     /// Show what has changed since these results
@@ -49,7 +51,7 @@ pub struct ReportArgs {
 pub fn run(args: &ReportArgs) -> Result<End, String> {
     let results = load(&args.results)?;
     if let Some(path) = &args.html {
-        let drawn = results.recording.as_ref().map(|recording| drawing(&args.results, recording));
+        let drawn = results.recording.as_ref().map(|recording| drawing(&args.results, recording, path)).transpose()?;
         save(path, page::page(&results, drawn.as_ref()).as_bytes())?;
     }
     let Some(path) = &args.baseline else { return Ok(End::Good) };
@@ -90,33 +92,61 @@ fn decoded(bytes: &[u8]) -> Option<String> {
     }
 }
 
-/// The picture of a recording shows so many moments at most, its last ones: what led to a failure. A whole one may be hundreds of megabytes.
+/// The picture of a recording in the page shows so many moments at most, its last ones: what led to a failure. A whole one may be hundreds of
+/// megabytes; the page of the timeline, which has levels of detail, shows any number.
 const MOMENTS: usize = 600;
 
 /// A case, and the picture of its recording or why there is none.
 type Drawn = (String, Result<String, String>);
 
-/// Draws a recording: where its name says, or beside the results.
-fn drawing(results: &Path, file: &RecordingJson) -> Drawn {
+/// Where the whole timeline of a report goes: beside it, with its name. What the report calls it.
+fn timeline_of(report: &Path) -> Option<(PathBuf, String)> {
+    let name = format!("{}-timeline.html", report.file_stem()?.to_str()?);
+    Some((report.with_file_name(&name), name))
+}
+
+/// What a link to a file beside the page has for its name.
+fn address(name: &str) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+    name.bytes().map(|byte| if is_plain(&byte) { char::from(byte).into() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// Draws a recording: where its name says, or beside the results. What the picture has no room for is in a page of its own beside the report.
+///
+/// # Errors
+///
+/// One line: that page cannot be written.
+fn drawing(results: &Path, file: &RecordingJson, report: &Path) -> Result<Drawn, String> {
     let beside = results.parent().zip(Path::new(&file.file).file_name()).map(|(folder, name)| folder.join(name));
     let read = fs::read(&file.file).or_else(|error| beside.map_or(Err(error), fs::read));
     let read = read.map_err(|error| error.to_string());
-    let drawn = read.and_then(|bytes| Recording::read(&bytes).map_err(|error| error.to_string())).map(|recording| {
-        let timeline = Timeline::of(&recording);
-        let count = timeline.moments.len();
-        let first = count.saturating_sub(MOMENTS);
-        let options = Options { title: "timeline".to_owned(), moments: (first, count), ..Options::default() };
-        let picture = svg(&timeline, &options);
-        if first == 0 {
-            return picture;
-        }
-        let file = escape(&file.file);
-        format!(
-            "{picture}<figcaption>The last {MOMENTS} of {count} moments; \
-             <code>ndkctl timeline {file} --html timeline.html</code> shows all.</figcaption>"
-        )
-    });
-    (file.case.clone(), drawn.map_err(|error| format!("{}: {error}", file.file)))
+    let recording = read.and_then(|bytes| Recording::read(&bytes).map_err(|error| error.to_string()));
+    let recording = match recording {
+        Ok(recording) => recording,
+        Err(error) => return Ok((file.case.clone(), Err(format!("{}: {error}", file.file)))),
+    };
+    let timeline = Timeline::of(&recording);
+    let count = timeline.moments.len();
+    let first = count.saturating_sub(MOMENTS);
+    let options = Options { title: "timeline".to_owned(), moments: (first, count), ..Options::default() };
+    let mut picture = svg(&timeline, &options);
+    if first > 0 {
+        let from = escape(&file.file);
+        let whole = match timeline_of(report) {
+            Some((path, name)) => {
+                save(&path, html(&timeline, &file.case).as_bytes())?;
+                format!("<a href=\"{}\">The whole timeline</a> is a page beside this one", address(&name))
+            }
+            None => "A page of the whole timeline was not made".to_owned(),
+        };
+        // Writing to a string cannot fail.
+        let _ = write!(
+            picture,
+            "<figcaption>The last {MOMENTS} of {count} moments; the {first} before them are left out. {whole}, and \
+             <code>ndkctl timeline {from} --html timeline.html</code> makes it anew.</figcaption>"
+        );
+    }
+    Ok((file.case.clone(), Ok(picture)))
 }
 
 fn show(changes: &compare::Changes) {
@@ -140,7 +170,20 @@ fn show(changes: &compare::Changes) {
 
 #[cfg(test)]
 mod tests {
-    use super::decoded;
+    use std::path::Path;
+
+    use super::{address, decoded, timeline_of};
+
+    #[test]
+    fn the_whole_timeline_is_beside_the_report() {
+        let (path, name) = timeline_of(Path::new("a/my results.html")).expect("a name");
+        assert_eq!(
+            (path.as_path(), name.as_str()),
+            (Path::new("a/my results-timeline.html"), "my results-timeline.html")
+        );
+        assert_eq!(address(&name), "my%20results-timeline.html");
+        assert_eq!(address("\u{e4}\"<#?.html"), "%C3%A4%22%3C%23%3F.html");
+    }
 
     #[test]
     fn text_is_read_as_each_shell_writes_it() {

@@ -47,7 +47,7 @@ impl Keys {
             "power" => Action::Power(self.text("device")?, self.power_state()?),
             "remove" => Action::Remove(self.text("device")?),
             "surprise-remove" => Action::SurpriseRemove(self.text("device")?),
-            "open" => Action::Open { file: self.text("file")?, link: self.link(script)? },
+            "open" => Action::Open { file: self.text("file")?, link: self.link(script)?, path: self.path()? },
             "close" => Action::Close(self.text("file")?),
             "begin" | "begin-read" | "begin-write" => {
                 let request = self.text("request")?;
@@ -102,6 +102,16 @@ impl Keys {
             }
             _ => Ok(link),
         }
+    }
+
+    /// The name of a file on the device, with a backslash in front.
+    fn path(&mut self) -> Result<String> {
+        let Some(path) = self.0.get_mut().path.take() else { return Ok(String::new()) };
+        let below = path.get_ref().strip_prefix('\\').unwrap_or(path.get_ref());
+        if below.is_empty() {
+            return problem(path.span(), "`path` is empty: leave it out to open the device itself");
+        }
+        Ok(format!("\\{below}"))
     }
 
     fn power_state(&mut self) -> Result<u8> {
@@ -160,6 +170,7 @@ impl Keys {
             ("device", span(&step.device)),
             ("file", span(&step.file)),
             ("link", span(&step.link)),
+            ("path", span(&step.path)),
             ("request", span(&step.request)),
             ("state", span(&step.state)),
             ("name", span(&step.name)),

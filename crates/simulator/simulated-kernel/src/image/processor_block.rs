@@ -10,7 +10,7 @@ use host::machine;
 use super::stubs;
 use crate::{
     state::{self, lock},
-    wdm::thread,
+    wdm::system_thread,
 };
 
 /// Offsets, as the public headers have them.
@@ -66,7 +66,7 @@ pub fn simulated(offset: u64) -> Option<usize> {
     put(block, PROCESSOR_ADDRESS, block as u64 + PROCESSOR);
     put(block, IRQL, machine::current_irql().0);
     put(block, NUMBER, u8::try_from(number).unwrap_or(u8::MAX));
-    put(block, THREAD, thread::current_object(&state) as u64);
+    put(block, THREAD, system_thread::current_object(&state) as u64);
     put(block, INDEX, number);
     Some(block + usize::try_from(offset).ok()?)
 }

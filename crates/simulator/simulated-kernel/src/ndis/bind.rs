@@ -25,7 +25,7 @@ use crate::{
     rule::Rule,
     state::{Part, State, lock},
     text, waiting,
-    wdm::thread,
+    wdm::system_thread,
 };
 
 /// `NetEventSetPower`, `NetEventQueryRemoveDevice`, `NetEventBindsComplete`, `NetEventPause`, `NetEventRestart`.
@@ -162,7 +162,7 @@ impl State {
         let place = self.new_handle();
         let bind = Bind { protocol, adapter: None, name: String::new(), opened: None, outcome: None };
         self.locked::<Binds>().running.insert(place, bind);
-        thread::spawn_for_work_item(self, owner, move || {
+        system_thread::spawn_for_work_item(self, owner, move || {
             let adapters: Vec<_> = state.locked::<super::adapter::Adapters>().live.values().cloned().collect();
             for adapter in adapters {
                 if let Some(protocol) = state.protocol(protocol)

@@ -8,7 +8,14 @@ use ndkpi::{
 use wdk_bindings::{BOOLEAN, KEVENT, PVOID, ULONG};
 
 use super::structure::ndis_routine;
-use crate::{context, pool, report::bug_check, rule::Rule, state::State, waiting, wdm::event};
+use crate::{
+    context, pool,
+    report::bug_check,
+    rule::Rule,
+    state::State,
+    waiting,
+    wdm::{clock, event},
+};
 
 fn allocate(state: &State, length: u32, tag: ULONG) -> PVOID {
     if length == 0 {
@@ -84,7 +91,7 @@ extern "system" fn NdisResetEvent(place: *mut KEVENT) {
 #[unsafe(no_mangle)]
 extern "system" fn NdisWaitEvent(place: *mut KEVENT, milliseconds: u32) -> BOOLEAN {
     ndis_routine!("NdisWaitEvent", PASSIVE_LEVEL, |state| {
-        let end = (milliseconds != 0).then(|| state.machine.now().saturating_add(u64::from(milliseconds) * 1000));
+        let end = (milliseconds != 0).then(|| clock::known(state).saturating_add(u64::from(milliseconds) * 1000));
         BOOLEAN::from(event::wait(state, "NdisWaitEvent", place, end))
     })
 }
@@ -92,7 +99,7 @@ extern "system" fn NdisWaitEvent(place: *mut KEVENT, milliseconds: u32) -> BOOLE
 #[unsafe(no_mangle)]
 extern "system" fn NdisMSleep(microseconds: u32) {
     ndis_routine!("NdisMSleep", PASSIVE_LEVEL, |state| {
-        let end = state.machine.now().saturating_add(u64::from(microseconds));
+        let end = clock::known(state).saturating_add(u64::from(microseconds));
         waiting::until(state, Some(end), waiting::Wait::time("NdisMSleep"), || false);
     });
 }

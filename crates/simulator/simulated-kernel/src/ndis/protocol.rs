@@ -33,7 +33,7 @@ use crate::{
     rule::Rule,
     state::{State, lock},
     text,
-    wdm::thread,
+    wdm::system_thread,
 };
 
 /// `NDIS_OBJECT_TYPE_OPEN_PARAMETERS`, and the bytes up to the last field.
@@ -167,7 +167,7 @@ extern "system" fn NdisOpenAdapterEx(
             return NDIS_STATUS_SUCCESS;
         }
         let owner = binding.protocol.owner;
-        thread::spawn_for_work_item(state, owner, move || {
+        system_thread::spawn_for_work_item(state, owner, move || {
             lock(&binding.changing).phase = BindingPhase::Paused;
             let handler = owed(binding.protocol.handlers.open_complete, "OpenAdapterCompleteHandlerEx");
             binding.call("ProtocolOpenAdapterCompleteEx", |context| {
@@ -210,7 +210,7 @@ extern "system" fn NdisCloseAdapterEx(handle: NDIS_HANDLE) -> NDIS_STATUS {
         }
         lock(&binding.changing).phase = BindingPhase::Closing;
         let (of_thread, owner) = (state.clone(), binding.protocol.owner);
-        thread::spawn_for_work_item(state, owner, move || {
+        system_thread::spawn_for_work_item(state, owner, move || {
             of_thread.forget_binding(&binding);
             let handler = owed(binding.protocol.handlers.close_complete, "CloseAdapterCompleteHandlerEx");
             binding.call("ProtocolCloseAdapterCompleteEx", |context| {
@@ -393,7 +393,7 @@ extern "system" fn NdisOidRequest(handle: NDIS_HANDLE, request: *mut NDIS_OID_RE
             return status;
         }
         let (of_thread, owner, request) = (state.clone(), binding.protocol.owner, Word::of(request));
-        thread::spawn_for_work_item(state, owner, move || {
+        system_thread::spawn_for_work_item(state, owner, move || {
             let place: *mut NDIS_OID_REQUEST = request.pointer();
             let status = carry_out(&of_thread, &binding, place);
             lock(&binding.changing).requests -= 1;

@@ -5,16 +5,16 @@ use std::sync::{
     atomic::Ordering::{AcqRel, Acquire},
 };
 
-use wdk_bindings::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND};
+use wdk_bindings::{NTSTATUS, STATUS_OBJECT_NAME_NOT_FOUND};
 
 use crate::{
     answer::Answer,
+    context,
     kernel::Kernel,
     pages::LockedPages,
-    report::bug_check,
     rule::Rule,
     state::{State, lock},
-    waiting,
+    text, waiting,
     wdf::{
         device::DeviceObject,
         device_init::Transfers,
@@ -27,7 +27,9 @@ use crate::{
 pub struct File {
     state: Arc<State>,
     device: Arc<DeviceObject>,
-    object: Option<Arc<FileObject>>,
+    object: Arc<FileObject>,
+    /// The process that has opened it, in whose context it asks.
+    process: u32,
 }
 
 /// A request on its way.
@@ -39,7 +41,8 @@ pub struct Pending {
 }
 
 impl Kernel {
-    /// Opens the device behind a symbolic link, or that of an interface which is enabled, as `CreateFile` does.
+    /// Opens the device behind a symbolic link, or that of an interface which is enabled, as `CreateFile` does. What stands behind is the name
+    /// of a file on the device, for its driver to look at.
     ///
     /// # Errors
     ///
@@ -52,12 +55,18 @@ impl Kernel {
 impl State {
     /// [`Kernel::open`].
     pub fn open(self: &Arc<Self>, link: &str) -> Result<File, NTSTATUS> {
-        let by_interface = || self.device_of_interface(&link.encode_utf16().collect::<Vec<_>>());
-        let device = self.device_linked(link).or_else(by_interface).filter(|device| device.finished.load(Acquire));
-        let device = device.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
+        let found = text::parted(link).find_map(|(link, name)| {
+            let linked = self.device_linked(link).map(|device| (device, name.to_owned()));
+            linked.or_else(|| {
+                let (device, reference) = self.device_of_interface(&link.encode_utf16().collect::<Vec<_>>())?;
+                Some((device, format!("{reference}{name}")))
+            })
+        });
+        let found = found.filter(|(device, _)| device.finished.load(Acquire));
+        let (device, name) = found.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
         device.open_file()?;
-        let object = self.create_file(&device).inspect_err(|_| self.close_file(&device))?;
-        Ok(File { state: self.clone(), device, object })
+        let object = self.create_file(&device, &name).inspect_err(|_| self.close_file(&device))?;
+        Ok(File { state: self.clone(), device, object, process: context::process() })
     }
 }
 
@@ -122,22 +131,12 @@ impl File {
     }
 
     fn send(&self, asks: Asks, code: u32, input: &[u8], output: Output, ended: Option<Ended>) -> Pending {
-        if self.device.with.looks_first {
-            bug_check(Rule::NotSimulated, format_args!("a request of a driver with EvtIoInCallerContext"));
-        }
-        if let Some(file) = &self.object {
-            file.request_begins();
-        }
-        let request = Arc::new(RequestObject::of(asks, code, input, output, self.object.clone()).telling(ended));
+        self.object.request_begins();
+        let request = Arc::new(RequestObject::of(asks, code, input, output, Some(self.object.clone())).telling(ended));
         let (state, device) = (&self.state, &self.device);
         state.register_request(device, &request);
         device.requests.fetch_add(1, AcqRel);
-        let queue = device.default_queue.load(Acquire);
-        let queue = (queue != 0 && device.finished.load(Acquire)).then(|| state.object(queue));
-        match queue.and_then(|object| object.part()) {
-            Some(queue) => state.enqueue(&queue, &request),
-            None => state.finish_request(&request, STATUS_INVALID_DEVICE_REQUEST, 0),
-        }
+        context::in_process(self.process, || state.request_arrives(device, &request));
         Pending { state: state.clone(), device: device.clone(), request }
     }
 }
@@ -148,9 +147,8 @@ impl Pending {
         let queues = lock(&self.device.queues).clone();
         for queue in queues {
             if let Some(queue) = self.state.object(queue).part()
-                && self.state.withdraw(&queue, &self.request)
+                && self.state.cancel_waiting(&queue, |one| Arc::ptr_eq(one, &self.request))
             {
-                self.state.finish_request(&self.request, wdk_bindings::STATUS_CANCELLED, 0);
                 return;
             }
         }
@@ -211,9 +209,6 @@ impl Pending {
 
 impl Drop for File {
     fn drop(&mut self) {
-        match self.object.take() {
-            Some(file) => self.state.end_file(&file),
-            None => self.state.close_file(&self.device),
-        }
+        self.state.end_file(&self.object);
     }
 }

@@ -49,6 +49,8 @@ pub struct QueryInterface {
 pub struct DeviceInterface {
     pub class: GUID,
     pub link: Vec<u16>,
+    /// The driver's reference string, with a backslash in front; empty without one.
+    reference: String,
     pub enabled: bool,
 }
 
@@ -241,12 +243,16 @@ impl State {
         self.device_named(&name)
     }
 
-    /// The device with an enabled interface of that name.
-    pub fn device_of_interface(&self, link: &[u16]) -> Option<Arc<DeviceObject>> {
-        let has = |device: &Arc<DeviceObject>| {
-            lock(&device.interfaces).iter().any(|interface| interface.enabled && interface.link == link)
-        };
-        self.all_of::<DeviceObject>().into_iter().find(has)
+    /// The device with an enabled interface of that name, and the interface's reference string, with a backslash in front.
+    pub fn device_of_interface(&self, link: &[u16]) -> Option<(Arc<DeviceObject>, String)> {
+        self.all_of::<DeviceObject>().into_iter().find_map(|device| {
+            let reference = {
+                let interfaces = lock(&device.interfaces);
+                let found = interfaces.iter().find(|interface| interface.enabled && interface.link == link);
+                found.map(|interface| interface.reference.clone())
+            };
+            Some((device, reference?))
+        })
     }
 
     /// A driver has made a device for a node of plug and play.
@@ -428,9 +434,10 @@ pub extern "C" fn WdfDeviceCreateDeviceInterface(
         if reference.contains(['/', '\\']) {
             bug_check(Rule::BadArgument, format_args!("a device interface with the reference string {reference}"));
         }
+        let reference = if reference.is_empty() { reference } else { format!(r"\{reference}") };
         let link = format!(r"\??\ROOT#DEVICE#{node:04}#{{{:08x}}}{reference}", class.Data1);
         let link = link.encode_utf16().collect();
-        lock(&device.interfaces).push(DeviceInterface { class, link, enabled: false });
+        lock(&device.interfaces).push(DeviceInterface { class, link, reference, enabled: false });
         STATUS_SUCCESS
     })
 }

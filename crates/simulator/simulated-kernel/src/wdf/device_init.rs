@@ -11,7 +11,7 @@ use wdk_bindings::{
     PWDF_DRIVER_GLOBALS, PWDF_FILEOBJECT_CONFIG, PWDF_OBJECT_ATTRIBUTES, PWDF_PNPPOWER_EVENT_CALLBACKS,
     PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, UCHAR, ULONG,
     UNICODE_STRING, WDF_DEVICE_IO_TYPE, WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS,
-    WDFDRIVER,
+    WDFDEVICE, WDFDRIVER, WDFREQUEST,
 };
 
 use super::{
@@ -50,12 +50,15 @@ pub struct With {
     /// One file at a time.
     pub exclusive: bool,
     /// The driver looks at each request in its caller's context (`EvtIoInCallerContext`).
-    pub looks_first: bool,
+    pub looks_first: Option<InCallerContext>,
     /// The driver is a filter.
     pub filter: bool,
     /// How reads and writes pass their buffer.
     pub transfers: Transfers,
 }
+
+/// `EvtIoInCallerContext`.
+pub type InCallerContext = unsafe extern "C" fn(WDFDEVICE, WDFREQUEST);
 
 /// How reads and writes of a device pass their buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -245,10 +248,10 @@ pub extern "C" fn WdfDeviceInitSetExclusive(_globals: PWDF_DRIVER_GLOBALS, init:
 pub extern "C" fn WdfDeviceInitSetIoInCallerContextCallback(
     _globals: PWDF_DRIVER_GLOBALS,
     init: PWDFDEVICE_INIT,
-    callback: Option<Function>,
+    callback: Option<InCallerContext>,
 ) {
     routine!("WdfDeviceInitSetIoInCallerContextCallback", PASSIVE_LEVEL, |state| {
-        state.with_init(init, |init| init.with.looks_first = callback.is_some());
+        state.with_init(init, |init| init.with.looks_first = callback);
     });
 }
 
@@ -310,7 +313,8 @@ pub fn entries() -> [(&'static str, *const ()); 4] {
         (
             "WdfDeviceInitSetIoInCallerContextCallback",
             WdfDeviceInitSetIoInCallerContextCallback
-                as extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, Option<Function>) as *const (),
+                as extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, Option<InCallerContext>)
+                as *const (),
         ),
         (
             "WdfControlDeviceInitSetShutdownNotification",

@@ -1,7 +1,7 @@
 //! Files: what a device that wants to know of them is told.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{
         AtomicU32, AtomicUsize,
         Ordering::{AcqRel, Acquire, Release},
@@ -9,34 +9,78 @@ use std::sync::{
 };
 
 use wdk_bindings::{
-    NTSTATUS, PWDF_DRIVER_GLOBALS, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, WDFDEVICE, WDFFILEOBJECT, WDFREQUEST,
+    _WDF_FILEOBJECT_CLASS, NTSTATUS, PFN_WDF_FILE_CLOSE, PUNICODE_STRING, PWDF_DRIVER_GLOBALS,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_OBJECT_NAME_INVALID, STATUS_SUCCESS, UNICODE_STRING, WDFDEVICE,
+    WDFFILEOBJECT, WDFREQUEST,
 };
 
 use super::{
     device::DeviceObject,
     function::function,
     object::{Kind, Object, Part},
-    request::{Asks, RequestObject, owned},
+    request::{Asks, Outside, RequestObject, owned},
 };
 use crate::{
-    context,
+    context::{self, NOBODY},
+    pool,
     report::bug_check,
+    routine::routine,
     rule::Rule,
     state::{State, lock},
     waiting,
+    wdm::system_thread,
 };
 
 /// An open file.
 pub struct FileObject {
+    /// Zero of a file that the driver wants no object of.
     handle: AtomicUsize,
     device: Arc<DeviceObject>,
     /// Requests that came by it and are not complete, and one more while it is open.
     uses: AtomicU32,
+    /// Its name, while the file is being created.
+    name: Mutex<Option<FileName>>,
+}
+
+/// The name of a file behind that of its device, with its backslash, where a driver can look at it.
+struct FileName(usize);
+
+impl FileName {
+    /// The tag of the I/O manager's names.
+    const TAG: u32 = u32::from_ne_bytes(*b"IoNm");
+
+    /// # Errors
+    ///
+    /// `STATUS_OBJECT_NAME_INVALID` if it is too long for a string of the kernel.
+    fn new(name: &str) -> Result<Self, NTSTATUS> {
+        let units: Vec<u16> = name.encode_utf16().collect();
+        let bytes = u16::try_from(size_of_val(units.as_slice())).map_err(|_| STATUS_OBJECT_NAME_INVALID)?;
+        let size = size_of::<UNICODE_STRING>() + usize::from(bytes);
+        let block = pool::allocate(NOBODY, size, Self::TAG, true).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        let string: PUNICODE_STRING = std::ptr::with_exposed_provenance_mut(block);
+        let buffer = string.wrapping_add(1).cast::<u16>();
+        // SAFETY: the block has room for the structure, and for the units behind it.
+        unsafe {
+            string.write(UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: buffer });
+            buffer.copy_from_nonoverlapping(units.as_ptr(), units.len());
+        }
+        Ok(Self(block))
+    }
+}
+
+impl Drop for FileName {
+    fn drop(&mut self) {
+        pool::free(self.0, Some(Self::TAG));
+    }
 }
 
 impl FileObject {
     fn pointer<T>(&self) -> *mut T {
         std::ptr::without_provenance_mut(self.handle.load(Acquire))
+    }
+
+    fn close_routine(&self) -> PFN_WDF_FILE_CLOSE {
+        self.device.with.files.and_then(|(config, _)| config.EvtFileClose)
     }
 
     /// A request comes by it.
@@ -60,27 +104,49 @@ impl Kind for FileObject {
 }
 
 impl State {
-    /// A program opens a device whose driver wants to know. `None` if it does not.
+    /// A program opens a device, or the file on it with that name. The driver is told if it wants to know.
     ///
     /// # Errors
     ///
     /// What the driver says.
-    pub fn create_file(self: &Arc<Self>, device: &Arc<DeviceObject>) -> Result<Option<Arc<FileObject>>, NTSTATUS> {
-        let Some((config, attributes)) = device.with.files else { return Ok(None) };
-        if config.EvtFileClose.is_some() {
-            bug_check(Rule::NotSimulated, format_args!("EvtFileClose"));
+    pub fn create_file(self: &Arc<Self>, device: &Arc<DeviceObject>, name: &str) -> Result<Arc<FileObject>, NTSTATUS> {
+        let file = Arc::new(FileObject {
+            handle: AtomicUsize::new(0),
+            device: device.clone(),
+            uses: AtomicU32::new(1),
+            name: Mutex::new(Some(FileName::new(name)?)),
+        });
+        let created = self.tell_of_file(device, &file);
+        // A driver that has kept it finds out that it is gone.
+        drop(lock(&file.name).take());
+        if created.is_err() {
+            self.delete_file_object(&file);
         }
-        let file =
-            Arc::new(FileObject { handle: AtomicUsize::new(0), device: device.clone(), uses: AtomicU32::new(1) });
-        let parent = Some(device.handle.load(Acquire));
-        let object = self.create_object_of(device.owner, file.clone(), &attributes, parent);
-        let object = object.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
-        file.handle.store(object.handle, Release);
-        let Some(create) = config.EvtDeviceFileCreate else { return Ok(Some(file)) };
+        created.map(|()| file)
+    }
+
+    fn delete_file_object(self: &Arc<Self>, file: &FileObject) {
+        let handle = file.handle.load(Acquire);
+        if handle != 0 {
+            self.delete_object(handle);
+        }
+    }
+
+    fn tell_of_file(self: &Arc<Self>, device: &Arc<DeviceObject>, file: &Arc<FileObject>) -> Result<(), NTSTATUS> {
+        let Some((config, attributes)) = device.with.files else { return Ok(()) };
+        // As it may be set with the flag that an object can be optional.
+        let class = config.FileObjectClass & !_WDF_FILEOBJECT_CLASS::WdfFileObjectCanBeOptional;
+        if class != _WDF_FILEOBJECT_CLASS::WdfFileObjectNotRequired {
+            let parent = Some(device.handle.load(Acquire));
+            let object = self.create_object_of(device.owner, file.clone(), &attributes, parent);
+            let object = object.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+            file.handle.store(object.handle, Release);
+        }
+        let Some(create) = config.EvtDeviceFileCreate else { return Ok(()) };
         // A request without buffers, which the driver has from no queue.
         let request = Arc::new(RequestObject::new(Asks::Create, 0, &[], 0));
         self.register_request(device, &request);
-        lock(&request.progress).created = true;
+        lock(&request.progress).outside = Outside::Kept;
         let (of_device, of_request) = (device.handle.load(Acquire), request.handle.load(Acquire));
         context::call(device.owner, "EvtDeviceFileCreate", || {
             let (device, request) =
@@ -94,15 +160,13 @@ impl State {
             bug_check(Rule::RequestNeverCompleted, format_args!("the creation of a file is not completed"));
         }
         match request.collect().0 {
-            STATUS_SUCCESS => Ok(Some(file)),
-            status => {
-                self.delete_object(object.handle);
-                Err(status)
-            }
+            STATUS_SUCCESS => Ok(()),
+            status => Err(status),
         }
     }
 
-    /// The last handle of the file is closed. It is gone when the last request that came by it is complete.
+    /// The last handle of the file is closed: the driver is told, and what came by the file and waits in a queue is cancelled. The file is
+    /// gone when the last request that came by it is complete.
     pub fn end_file(self: &Arc<Self>, file: &Arc<FileObject>) {
         if let Some(cleanup) = file.device.with.files.and_then(|(config, _)| config.EvtFileCleanup) {
             context::call(file.device.owner, "EvtFileCleanup", || {
@@ -110,15 +174,39 @@ impl State {
                 unsafe { cleanup(file.pointer()) };
             });
         }
-        self.request_ended(file);
+        let queues = lock(&file.device.queues).clone();
+        for queue in queues {
+            if let Some(queue) = self.object(queue).part() {
+                self.cancel_waiting(&queue, |request| request.is_by(file));
+            }
+        }
+        if file.uses.fetch_sub(1, AcqRel) == 1 {
+            self.finish_file(file);
+        }
     }
 
-    /// A request that came by the file is complete, or the file is closed.
+    /// A request that came by the file is complete.
     pub fn request_ended(self: &Arc<Self>, file: &Arc<FileObject>) {
         if file.uses.fetch_sub(1, AcqRel) > 1 {
             return;
         }
-        self.delete_object(file.handle.load(Acquire));
+        if file.close_routine().is_none() {
+            return self.finish_file(file);
+        }
+        // The driver is in the middle of what has completed the request, perhaps at `DISPATCH_LEVEL` or with a mutex.
+        let (state, of_thread) = (self.clone(), file.clone());
+        system_thread::spawn_for_work_item(self, file.device.owner, move || state.finish_file(&of_thread));
+    }
+
+    /// Nobody has the file any more.
+    fn finish_file(self: &Arc<Self>, file: &FileObject) {
+        if let Some(close) = file.close_routine() {
+            context::call(file.device.owner, "EvtFileClose", || {
+                // SAFETY: the driver's own callback, with a live handle.
+                unsafe { close(file.pointer()) };
+            });
+        }
+        self.delete_file_object(file);
         self.close_file(&file.device);
     }
 }
@@ -135,4 +223,25 @@ pub extern "C" fn WdfFileObjectGetDevice(_globals: PWDF_DRIVER_GLOBALS, handle: 
         let (_, file): (_, Arc<FileObject>) = state.given_as(handle);
         std::ptr::without_provenance_mut(file.device.handle.load(Acquire))
     })
+}
+
+/// The name of a file, which is the driver's to look at while the file is being created.
+pub extern "C" fn WdfFileObjectGetFileName(_globals: PWDF_DRIVER_GLOBALS, handle: WDFFILEOBJECT) -> PUNICODE_STRING {
+    routine!("WdfFileObjectGetFileName", PASSIVE_LEVEL, |state| {
+        let (_, file): (_, Arc<FileObject>) = state.given_as(handle);
+        let name = lock(&file.name).as_ref().map(|name| name.0);
+        let Some(name) = name else {
+            let words = format_args!("WdfFileObjectGetFileName of a file that is not being created any more");
+            bug_check(Rule::BadArgument, words);
+        };
+        std::ptr::with_exposed_provenance_mut(name)
+    })
+}
+
+/// What the bindings of the drivers' crates have no type and no index for.
+pub fn entries() -> [(&'static str, *const ()); 1] {
+    [(
+        "WdfFileObjectGetFileName",
+        WdfFileObjectGetFileName as extern "C" fn(PWDF_DRIVER_GLOBALS, WDFFILEOBJECT) -> PUNICODE_STRING as *const (),
+    )]
 }

@@ -91,7 +91,7 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
-        for (name, function) in device_init::entries() {
+        for (name, function) in device_init::entries().into_iter().chain(file::entries()).chain(queue::entries()) {
             let index = FUNCTIONS.iter().position(|one| *one == name).expect("a function of the framework");
             // SAFETY: a function's address; whoever calls it gives it back the type that the framework's header has for the name.
             table[index] = Some(unsafe { std::mem::transmute::<*const (), Function>(function) });

@@ -14,27 +14,30 @@ use std::{
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
-    _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_IO_QUEUE_STATE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_DEFAULT,
-    PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_IO_READ, PFN_WDF_IO_QUEUE_IO_WRITE, PFN_WDF_IO_QUEUE_STATE,
-    PULONG, PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG, PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE,
-    STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS, STATUS_UNSUCCESSFUL, ULONG, WDF_IO_QUEUE_CONFIG,
-    WDF_IO_QUEUE_DISPATCH_TYPE, WDF_IO_QUEUE_STATE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
+    _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_IO_QUEUE_STATE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_CANCELED_ON_QUEUE,
+    PFN_WDF_IO_QUEUE_IO_DEFAULT, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_IO_READ,
+    PFN_WDF_IO_QUEUE_IO_WRITE, PFN_WDF_IO_QUEUE_STATE, PULONG, PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG,
+    PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS, STATUS_UNSUCCESSFUL,
+    ULONG, WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDF_IO_QUEUE_STATE, WDFCONTEXT, WDFDEVICE, WDFQUEUE,
+    WDFREQUEST,
 };
 
 use super::{
     device::{DeviceObject, device},
     function::function,
     object::{Kind, Object, Part},
-    request::{Asks, RequestObject},
+    request::{Asks, Had, Outside, RequestObject, owned},
 };
 use crate::{
     argument::check_size,
     context::{self, DriverId},
     report::bug_check,
+    routine::routine,
     rule::Rule,
     state::{State, lock},
     waiting,
+    wdm::system_thread,
 };
 
 /// A queue.
@@ -50,6 +53,8 @@ pub struct QueueObject {
     takes_nothing: bool,
     /// For what has no callback of its own.
     other: PFN_WDF_IO_QUEUE_IO_DEFAULT,
+    /// For what the driver has had before, and is cancelled while it waits here.
+    cancelled: PFN_WDF_IO_QUEUE_IO_CANCELED_ON_QUEUE,
     waiting: Mutex<VecDeque<Arc<RequestObject>>>,
     /// Requests that the driver has.
     pub delivered: AtomicU32,
@@ -105,6 +110,39 @@ pub fn queue<T>(state: &State, handle: *mut T) -> Arc<QueueObject> {
 }
 
 impl State {
+    /// The queue that a device's requests go to, while the device is there.
+    fn queue_of(&self, device: &DeviceObject) -> Option<Arc<QueueObject>> {
+        let queue = device.default_queue.load(Acquire);
+        let queue = (queue != 0 && device.finished.load(Acquire)).then(|| self.object(queue));
+        queue.and_then(|object| object.part())
+    }
+
+    /// A request comes to a device: its driver looks at it first, if it wants to, and puts it into its queue then.
+    pub fn request_arrives(self: &Arc<Self>, device: &Arc<DeviceObject>, request: &Arc<RequestObject>) {
+        if let Some(look) = device.with.looks_first {
+            {
+                let mut progress = lock(&request.progress);
+                (progress.outside, progress.had) = (Outside::LookedAt, Had::Once);
+            }
+            let (of_device, of_request) = (device.handle.load(Acquire), request.handle.load(Acquire));
+            context::call(device.owner, "EvtIoInCallerContext", || {
+                let (device, request) =
+                    (std::ptr::without_provenance_mut(of_device), std::ptr::without_provenance_mut(of_request));
+                // SAFETY: the driver's own callback, with live handles.
+                unsafe { look(device, request) };
+            });
+            let mut progress = lock(&request.progress);
+            if progress.outside == Outside::LookedAt {
+                progress.outside = Outside::Kept;
+            }
+            return;
+        }
+        match self.queue_of(device) {
+            Some(queue) => self.enqueue(&queue, request),
+            None => self.finish_request(request, STATUS_INVALID_DEVICE_REQUEST, 0),
+        }
+    }
+
     /// Puts a request into a queue and has it presented.
     pub fn enqueue(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) {
         if !queue.accepts.load(Acquire) {
@@ -175,10 +213,7 @@ impl State {
     /// Refuses what comes and ends what waits, as cancelled. What the driver has is cancelled if it can be.
     pub fn purge_queue(self: &Arc<Self>, queue: &Arc<QueueObject>) {
         queue.accepts.store(false, Release);
-        let waiting = std::mem::take(&mut *lock(&queue.waiting));
-        for request in waiting {
-            self.finish_request(&request, STATUS_CANCELLED, 0);
-        }
+        self.cancel_waiting(queue, |_| true);
         let mut delivered = self.all_of::<RequestObject>();
         delivered.retain(|request| request.is_of(queue));
         // All are cancelled before the driver hears of the first.
@@ -193,7 +228,11 @@ impl State {
         let accepts = queue.accepts.load(Acquire);
         if accepts {
             let before = lock(&request.progress).queue.take();
-            lock(&queue.waiting).push_back(request.clone());
+            if request.cancelled.load(Acquire) {
+                self.cancelled_on_queue(queue, request);
+            } else {
+                lock(&queue.waiting).push_back(request.clone());
+            }
             if let Some(before) = before {
                 before.delivered.fetch_sub(1, AcqRel);
                 self.present(&before);
@@ -203,17 +242,55 @@ impl State {
         accepts
     }
 
-    /// Takes a cancelled request out of its queue. Whether it was there.
-    #[expect(clippy::unused_self, reason = "only a running kernel has queues")]
-    pub fn withdraw(&self, queue: &QueueObject, request: &Arc<RequestObject>) -> bool {
-        let mut waiting = lock(&queue.waiting);
-        let before = waiting.len();
-        waiting.retain(|one| !Arc::ptr_eq(one, request));
-        waiting.len() != before
+    /// Takes the requests that are meant out of their queue, as cancelled. Whether there were any.
+    pub fn cancel_waiting(
+        self: &Arc<Self>,
+        queue: &Arc<QueueObject>,
+        is_meant: impl Fn(&Arc<RequestObject>) -> bool,
+    ) -> bool {
+        let taken: VecDeque<_> = {
+            let mut waiting = lock(&queue.waiting);
+            let (taken, left) = waiting.drain(..).partition(is_meant);
+            *waiting = left;
+            taken
+        };
+        for request in &taken {
+            self.cancelled_on_queue(queue, request);
+        }
+        !taken.is_empty()
+    }
+
+    /// Ends a request that was cancelled in a queue. One that the driver has had before is the driver's again, if it wants to know.
+    fn cancelled_on_queue(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) {
+        request.cancelled.store(true, Release);
+        let Some(cancelled) = queue.cancelled.filter(|_| request.was_delivered()) else {
+            self.finish_request(request, STATUS_CANCELLED, 0);
+            return;
+        };
+        queue.delivered.fetch_add(1, AcqRel);
+        request.deliver(queue);
+        lock(&request.progress).had = Had::CancelledOnQueue;
+        let (owner, of_queue) = (queue.owner, queue.handle.load(Acquire));
+        let of_request = request.handle.load(Acquire);
+        let tell = move || {
+            context::call(owner, "EvtIoCanceledOnQueue", || {
+                let (queue, request) =
+                    (std::ptr::without_provenance_mut(of_queue), std::ptr::without_provenance_mut(of_request));
+                // SAFETY: the driver's own callback, with live handles.
+                unsafe { cancelled(queue, request) };
+            });
+        };
+        // Its requests come at `PASSIVE_LEVEL` here, and so does this.
+        if machine::current_irql() > Irql::PASSIVE_LEVEL {
+            system_thread::spawn_for_work_item(self, owner, tell);
+        } else {
+            tell();
+        }
     }
 }
 
 /// What the framework says, which the bindings leave out.
+pub const STATUS_WDF_BUSY: NTSTATUS = 0xC020_0204_u32.cast_signed();
 const STATUS_WDF_PAUSED: NTSTATUS = 0xC020_0203_u32.cast_signed();
 const STATUS_WDF_NO_CALLBACK: NTSTATUS = 0xC020_020B_u32.cast_signed();
 
@@ -270,6 +347,7 @@ pub extern "C" fn WdfIoQueueCreate(
             write: config.EvtIoWrite,
             takes_nothing: config.AllowZeroLengthRequests != 0,
             other: config.EvtIoDefault,
+            cancelled: config.EvtIoCanceledOnQueue,
             waiting: Mutex::default(),
             delivered: AtomicU32::new(0),
             most,
@@ -458,4 +536,46 @@ pub extern "C" fn WdfIoQueueStart(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEU
         queue.stopped.store(false, Release);
         state.present(&queue);
     });
+}
+
+/// From `EvtIoInCallerContext`: the request goes to the queue that it is for. With an error it is the driver's still.
+pub extern "C" fn WdfDeviceEnqueueRequest(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFDEVICE,
+    request: WDFREQUEST,
+) -> NTSTATUS {
+    routine!("WdfDeviceEnqueueRequest", DISPATCH_LEVEL, |state| {
+        let (_, device) = device(state, handle);
+        let request = owned(state, request);
+        let (is_looked_at, is_cancelable) = {
+            let progress = lock(&request.progress);
+            (progress.outside == Outside::LookedAt, progress.cancel.is_some())
+        };
+        if !is_looked_at {
+            let words = format_args!("WdfDeviceEnqueueRequest outside of EvtIoInCallerContext for that request");
+            bug_check(Rule::RequestCancelable, words);
+        }
+        if is_cancelable {
+            bug_check(Rule::RequestCancelable, format_args!("a cancelable request is put into its queue"));
+        }
+        let Some(queue) = state.queue_of(&device) else { return STATUS_INVALID_DEVICE_REQUEST };
+        if !queue.accepts.load(Acquire) {
+            return STATUS_WDF_BUSY;
+        }
+        lock(&request.progress).outside = Outside::No;
+        if request.cancelled.load(Acquire) {
+            state.cancelled_on_queue(&queue, &request);
+        } else {
+            state.enqueue(&queue, &request);
+        }
+        STATUS_SUCCESS
+    })
+}
+
+/// What the bindings of the drivers' crates have no type and no index for.
+pub fn entries() -> [(&'static str, *const ()); 1] {
+    [(
+        "WdfDeviceEnqueueRequest",
+        WdfDeviceEnqueueRequest as extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDEVICE, WDFREQUEST) -> NTSTATUS as *const (),
+    )]
 }

@@ -48,16 +48,38 @@ pub enum Output {
     Locked(LockedPages),
 }
 
+/// How a driver has a request that is in no queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// It does not.
+    No,
+    /// `EvtIoInCallerContext` runs for it.
+    LookedAt,
+    /// It creates a file, or was looked at and not put into its queue.
+    Kept,
+}
+
+/// Whether a driver has, or has had, a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Had {
+    Never,
+    Once,
+    /// It was cancelled in a queue, and is the driver's to complete.
+    CancelledOnQueue,
+}
+
 /// Where a request is.
 pub struct Progress {
     /// The queue from which the driver got it; `None` while the driver does not have it.
     pub queue: Option<Arc<QueueObject>>,
-    /// It creates a file: the driver has it from no queue.
-    pub created: bool,
+    /// How the driver has it, if it has it from no queue.
+    pub outside: Outside,
     /// The driver's routine while the request can be cancelled.
     pub cancel: PFN_WDF_REQUEST_CANCEL,
     /// It is cancelled, and the driver's routine will be called.
     cancelling: bool,
+    /// Whether the driver has had it.
+    pub had: Had,
     pub information: usize,
     /// Status and number of bytes.
     pub outcome: Option<(NTSTATUS, usize)>,
@@ -137,7 +159,7 @@ pub fn owned(state: &State, handle: WDFREQUEST) -> Arc<RequestObject> {
     let (_, request): (_, Arc<RequestObject>) = state.given_as(handle);
     let is_owned = {
         let progress = lock(&request.progress);
-        progress.queue.is_some() || progress.created
+        progress.queue.is_some() || progress.outside != Outside::No
     };
     if !is_owned {
         bug_check(Rule::RequestCancelable, format_args!("a request is used by a driver that does not have it"));
@@ -174,8 +196,15 @@ impl RequestObject {
             unsafe { place.copy_from_nonoverlapping(input.as_ptr(), input.len()) };
         }
         let direct = locked.as_ref().map_or_else(|| block(if is_direct { output } else { 0 }), LockedPages::address);
-        let progress =
-            Progress { queue: None, created: false, cancel: None, cancelling: false, information: 0, outcome: None };
+        let progress = Progress {
+            queue: None,
+            outside: Outside::No,
+            cancel: None,
+            cancelling: false,
+            had: Had::Never,
+            information: 0,
+            outcome: None,
+        };
         Self {
             handle: AtomicUsize::new(0),
             asks,
@@ -228,7 +257,19 @@ impl RequestObject {
 
     /// The driver has it now.
     pub fn deliver(&self, queue: &Arc<QueueObject>) {
-        lock(&self.progress).queue = Some(queue.clone());
+        let mut progress = lock(&self.progress);
+        progress.queue = Some(queue.clone());
+        progress.had = Had::Once;
+    }
+
+    /// Returns true if the driver has it, or has had it.
+    pub fn was_delivered(&self) -> bool {
+        lock(&self.progress).had != Had::Never
+    }
+
+    /// Returns true if it came by that file.
+    pub fn is_by(&self, file: &Arc<FileObject>) -> bool {
+        self.file.as_ref().is_some_and(|one| Arc::ptr_eq(one, file))
     }
 
     /// Returns true if the driver has it from that queue.
@@ -322,7 +363,7 @@ impl State {
             }
             progress.queue.take()
         };
-        if lock(&request.progress).created {
+        if lock(&request.progress).outside != Outside::No {
             return self.finish_request(request, status, information);
         }
         if let Some(queue) = queue {

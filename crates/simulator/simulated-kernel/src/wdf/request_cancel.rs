@@ -7,11 +7,12 @@ use wdk_bindings::{
     STATUS_INVALID_PARAMETER, STATUS_SUCCESS, WDFQUEUE, WDFREQUEST,
 };
 
-use super::{function::function, queue::queue, request::owned};
+use super::{
+    function::function,
+    queue::{STATUS_WDF_BUSY, queue},
+    request::{Had, owned},
+};
 use crate::{report::bug_check, rule::Rule, state::lock};
-
-/// A status of the framework: the queue takes no requests.
-const STATUS_WDF_BUSY: NTSTATUS = 0xC020_0204_u32.cast_signed();
 
 pub extern "C" fn WdfRequestMarkCancelableEx(
     _globals: PWDF_DRIVER_GLOBALS,
@@ -99,6 +100,10 @@ pub extern "C" fn WdfRequestForwardToIoQueue(
         let target = queue(state, target);
         if lock(&request.progress).cancel.is_some() {
             bug_check(Rule::RequestCancelable, format_args!("a cancelable request is forwarded"));
+        }
+        if lock(&request.progress).had == Had::CancelledOnQueue {
+            let words = format_args!("a request is forwarded that was given to EvtIoCanceledOnQueue");
+            bug_check(Rule::RequestCancelable, words);
         }
         let is_elsewhere =
             lock(&request.progress).queue.as_ref().is_none_or(|from| !Arc::ptr_eq(&from.device, &target.device));

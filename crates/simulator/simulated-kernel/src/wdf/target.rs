@@ -182,7 +182,8 @@ pub extern "C" fn WdfIoTargetOpen(
         if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
-        let device = state.device_of_interface(&link).filter(|device| device.open_file().is_ok());
+        let device = state.device_of_interface(&link).map(|(device, _)| device);
+        let device = device.filter(|device| device.open_file().is_ok());
         let Some(device) = device else { return STATUS_OBJECT_NAME_NOT_FOUND };
         let callbacks = Callbacks {
             query_remove: parameters.EvtIoTargetQueryRemove,

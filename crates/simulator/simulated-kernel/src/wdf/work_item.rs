@@ -21,7 +21,8 @@ use super::{
     object::{Kind, Object, Part},
 };
 use crate::{
-    argument::check_size, calls::Calls, context, report::bug_check, rule::Rule, state::State, waiting, wdm::thread,
+    argument::check_size, calls::Calls, context, report::bug_check, rule::Rule, state::State, waiting,
+    wdm::system_thread,
 };
 
 /// A work item.
@@ -64,7 +65,7 @@ impl WorkItemObject {
             return;
         }
         let (mine, owner, handle, of_thread) = (self.clone(), object.owner, object.handle, state.clone());
-        thread::spawn_for_work_item(state, owner, move || {
+        system_thread::spawn_for_work_item(state, owner, move || {
             mine.calls.make(&of_thread, || {
                 mine.queued.store(false, Release);
                 let Some(routine) = mine.routine else { return };

@@ -26,11 +26,11 @@ const PERIODS: (u32, u32) = (156_250, 5_000);
 /// A thread that asks for the time so often does nothing else: others get on.
 const IMPATIENCE: u64 = 32;
 
-/// How often somebody has asked for the time, with a seed.
+/// The time that was told last, with a seed: microseconds since the start.
 #[derive(Default)]
-pub struct Asked(AtomicU64);
+pub struct Told(AtomicU64);
 
-impl Part for Asked {}
+impl Part for Told {}
 
 /// Drivers that have asked for a faster clock.
 #[derive(Default)]
@@ -47,25 +47,43 @@ impl State {
     }
 }
 
-/// The date.
+/// The date, as drivers know it.
 pub fn system_time(state: &State) -> u64 {
-    START + state.machine.now() * 10
+    date_at(known(state))
 }
 
-/// Units of 100 nanoseconds since the start.
+/// The date at a time of the machine, in microseconds since the start.
+pub const fn date_at(microseconds: u64) -> u64 {
+    START + microseconds * 10
+}
+
+/// Microseconds since the start, as drivers know them: the machine's clock, or what they were told last, if that is later.
+pub fn known(state: &State) -> u64 {
+    state.machine.now().max(state.part::<Told>().0.load(Relaxed))
+}
+
+/// Microseconds since the start, for a driver that asks.
 ///
 /// With a seed, time stands still while code runs, and code that polls the clock would poll for ever. So each question takes
-/// a microsecond, and now and then others run.
-pub fn interrupt_time(state: &Arc<State>) -> u64 {
-    if let Some(baton) = &state.baton {
-        let asked = state.part::<Asked>().0.fetch_add(1, Relaxed) + 1;
-        let free = machine::current_irql() == machine::Irql::PASSIVE_LEVEL && machine::no_locks_held();
-        if free && asked.is_multiple_of(IMPATIENCE) {
-            baton.yield_now(&state.machine, &state.dispatcher);
-            state.machine.run_for(IMPATIENCE);
-        }
+/// a microsecond, and now and then the machine's clock follows, and others run.
+fn tell(state: &Arc<State>) -> u64 {
+    let Some(baton) = &state.baton else { return state.machine.now() };
+    let ahead = || known(state) - state.machine.now();
+    let free = machine::current_irql() == machine::Irql::PASSIVE_LEVEL && machine::no_locks_held();
+    if free && ahead() >= IMPATIENCE {
+        baton.yield_now(&state.machine, &state.dispatcher);
+        state.machine.run_for(ahead());
     }
-    (state.machine.now() + state.part::<Asked>().0.load(Relaxed)) * 10
+    // One thread runs at a time.
+    let told = &state.part::<Told>().0;
+    let now = state.machine.now().max(told.load(Relaxed) + 1);
+    told.store(now, Relaxed);
+    now
+}
+
+/// Units of 100 nanoseconds since the start, for a driver that asks.
+pub fn interrupt_time(state: &Arc<State>) -> u64 {
+    tell(state) * 10
 }
 
 #[unsafe(no_mangle)]
@@ -86,7 +104,7 @@ extern "C" fn KeQueryUnbiasedInterruptTime() -> ULONGLONG {
 #[unsafe(no_mangle)]
 extern "C" fn KeQuerySystemTimePrecise(date: *mut LARGE_INTEGER) {
     routine!("KeQuerySystemTimePrecise", |state| {
-        let now = LARGE_INTEGER { QuadPart: system_time(state).cast_signed() };
+        let now = LARGE_INTEGER { QuadPart: date_at(tell(state)).cast_signed() };
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { date.write(now) };
     });

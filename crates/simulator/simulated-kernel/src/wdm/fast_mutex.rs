@@ -182,6 +182,12 @@ extern "C" fn ExReleaseFastMutexUnsafe(place: PFAST_MUTEX) {
     });
 }
 
+/// A guarded region is a critical one in which special APCs do not come either.
+fn enter_guarded_region() {
+    context::set_critical(context::critical() + 1);
+    context::set_guarded(context::guarded() + 1);
+}
+
 /// A guarded mutex is a fast mutex whose owner is in a guarded region, at the level at which it was.
 #[unsafe(no_mangle)]
 extern "C" fn KeInitializeGuardedMutex(place: PFAST_MUTEX) {
@@ -202,7 +208,7 @@ extern "C" fn KeInitializeGuardedMutex(place: PFAST_MUTEX) {
 extern "C" fn KeAcquireGuardedMutex(place: PFAST_MUTEX) {
     routine!("KeAcquireGuardedMutex", APC_LEVEL, |state| {
         let mutex = fields(state, place);
-        context::set_critical(context::critical() + 1);
+        enter_guarded_region();
         mutex.acquire(state, "KeAcquireGuardedMutex");
         mutex.note(UNCHANGED);
     });
@@ -214,7 +220,7 @@ extern "C" fn KeTryToAcquireGuardedMutex(place: PFAST_MUTEX) -> BOOLEAN {
         let mutex = fields(state, place);
         let taken = mutex.try_acquire();
         if taken {
-            context::set_critical(context::critical() + 1);
+            enter_guarded_region();
             mutex.note(UNCHANGED);
         }
         BOOLEAN::from(taken)
@@ -231,6 +237,7 @@ extern "C" fn KeReleaseGuardedMutex(place: PFAST_MUTEX) {
         }
         mutex.release(state, "KeReleaseGuardedMutex");
         context::set_critical(context::critical().saturating_sub(1));
+        context::set_guarded(context::guarded().saturating_sub(1));
         state.preempt();
     });
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use image_loader::file_name;
 use wdk_bindings::{
     BOOLEAN, HANDLE, IO_STATUS_BLOCK, NTSTATUS, PIO_STATUS_BLOCK, PUNICODE_STRING, PVOID, STATUS_BUFFER_OVERFLOW,
     STATUS_END_OF_FILE, STATUS_INFO_LENGTH_MISMATCH, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
@@ -390,7 +391,7 @@ fn rename(files: &mut Files, handle: HANDLE, bytes: &[u8]) -> NTSTATUS {
     if number_at(bytes, 8) != 0 || name.contains('\\') {
         bug_check(Rule::NotSimulated, format_args!("a file that gets a name in another folder: {name}"));
     }
-    if !volume::is_name(&name) {
+    if !file_name::is_name(&name) {
         return volume::NAME_INVALID;
     }
     let number = files.opened(handle).node;

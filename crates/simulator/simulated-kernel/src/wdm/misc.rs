@@ -30,7 +30,9 @@ extern "C" fn KeLeaveCriticalRegion() {
 
 #[unsafe(no_mangle)]
 extern "C" fn KeAreAllApcsDisabled() -> BOOLEAN {
-    routine!("KeAreAllApcsDisabled", |_| BOOLEAN::from(machine::current_irql() >= machine::Irql::APC_LEVEL))
+    routine!("KeAreAllApcsDisabled", |_| {
+        BOOLEAN::from(context::guarded() > 0 || machine::current_irql() >= machine::Irql::APC_LEVEL)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -69,9 +71,11 @@ extern "C" fn KeBugCheck(code: ULONG) -> ! {
 
 #[unsafe(no_mangle)]
 extern "C" fn RtlInitUnicodeString(target: PUNICODE_STRING, source: PCWSTR) {
+    /// As many as have a length with their terminator: of a longer string these are taken.
+    const MOST: u16 = u16::MAX / 2 - 1;
     routine!("RtlInitUnicodeString", |_| {
         let mut units = 0_u16;
-        while !source.is_null() {
+        while !source.is_null() && units < MOST {
             // SAFETY: the driver's string has units up to its terminator.
             let unit = unsafe { source.add(usize::from(units)) };
             // SAFETY: as above.

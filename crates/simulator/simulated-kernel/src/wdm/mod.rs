@@ -34,6 +34,7 @@ mod resource;
 pub mod rundown;
 pub mod shared_lock;
 pub mod system_callbacks;
+pub mod system_thread;
 pub mod thread;
 mod thread_end;
 pub mod timeout;

@@ -15,7 +15,7 @@ use wdk_bindings::{
     STATUS_PENDING, STATUS_SUCCESS,
 };
 
-use super::thread::{self, Thread};
+use super::system_thread::{self, Thread};
 use crate::{
     context::{self, DriverId, SYSTEM_PROCESS},
     report::bug_check,
@@ -161,12 +161,16 @@ extern "C" fn PsGetCurrentProcess() -> PVOID {
 
 #[unsafe(no_mangle)]
 extern "C" fn PsGetCurrentThread() -> PVOID {
-    routine!("PsGetCurrentThread", HIGH_LEVEL, |state| ptr::without_provenance_mut(thread::current_object(state)))
+    routine!("PsGetCurrentThread", HIGH_LEVEL, |state| ptr::without_provenance_mut(system_thread::current_object(
+        state
+    )))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn KeGetCurrentThread() -> PVOID {
-    routine!("KeGetCurrentThread", HIGH_LEVEL, |state| ptr::without_provenance_mut(thread::current_object(state)))
+    routine!("KeGetCurrentThread", HIGH_LEVEL, |state| ptr::without_provenance_mut(system_thread::current_object(
+        state
+    )))
 }
 
 #[unsafe(no_mangle)]

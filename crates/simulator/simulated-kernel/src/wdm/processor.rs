@@ -5,7 +5,7 @@ use wdk_bindings::{
     STATUS_SUCCESS, ULONG, USHORT,
 };
 
-use crate::{processors, report::bug_check, routine::routine, rule::Rule, state::State};
+use crate::{processors, routine::routine, state::State};
 
 fn all(state: &State) -> u64 {
     u64::MAX >> (64 - state.machine.processors())
@@ -99,16 +99,17 @@ extern "C" fn KeSetSystemGroupAffinityThread(affinity: *mut GROUP_AFFINITY, befo
     routine!("KeSetSystemGroupAffinityThread", |state| {
         // SAFETY: the driver's structure, which lives until the call returns.
         let wanted = unsafe { affinity.read() };
-        if wanted.Group != 0 || wanted.Mask == 0 || wanted.Mask & !all(state) != 0 {
-            bug_check(Rule::BadArgument, format_args!("no processors {:#x} in group {}", wanted.Mask, wanted.Group));
-        }
+        // For a group or processors that are not there nothing changes, and the previous affinity is said to be none.
+        let is_there = wanted.Group == 0 && wanted.Mask != 0 && wanted.Mask & !all(state) == 0;
         if !before.is_null() {
-            let was = GROUP_AFFINITY { Mask: processors::affinity(), ..GROUP_AFFINITY::default() };
+            let mask = if is_there { processors::affinity() } else { 0 };
             // SAFETY: not null, so the driver's place, which lives until the call returns.
-            unsafe { before.write(was) };
+            unsafe { before.write(GROUP_AFFINITY { Mask: mask, ..GROUP_AFFINITY::default() }) };
         }
-        processors::set_affinity(wanted.Mask);
-        state.machine.bind_current_thread(wanted.Mask.trailing_zeros());
+        if is_there {
+            processors::set_affinity(wanted.Mask);
+            state.machine.bind_current_thread(wanted.Mask.trailing_zeros());
+        }
     });
 }
 

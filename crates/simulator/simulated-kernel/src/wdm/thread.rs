@@ -1,130 +1,36 @@
 //! System threads, their handles and references.
 
 use std::{
-    cell::Cell,
     ptr,
     sync::{
-        Arc, Mutex,
-        atomic::{
-            AtomicBool, AtomicI32, AtomicI64,
-            Ordering::{AcqRel, Acquire, Release},
-        },
+        Arc,
+        atomic::Ordering::{AcqRel, Acquire},
     },
-    thread::JoinHandle,
 };
 
-use litemap::LiteMap;
 use wdk_bindings::{
     ACCESS_MASK, BOOLEAN, CLIENT_ID, HANDLE, KPRIORITY, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE,
     OBJECT_ATTRIBUTES, PKSTART_ROUTINE, PKTHREAD, POBJECT_HANDLE_INFORMATION, POBJECT_TYPE, PVOID, PWORK_QUEUE_ITEM,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_PENDING, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG,
-    WORK_QUEUE_TYPE,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG, WORK_QUEUE_TYPE,
 };
 
-use super::{handles, process::To, thread_end, timeout};
+use super::{
+    handles,
+    process::To,
+    system_thread::{STATUS, Thread, Threads, id, spawn},
+    thread_end, timeout,
+};
 use crate::{
     argument::{Argument, Word, check_size},
-    context::{self, DriverId, NOBODY},
-    kernel::Kernel,
+    context::{self, DriverId},
     pool,
     report::bug_check,
     routine::routine,
     rule::Rule,
-    state::{self, Part, State},
-    tracked::{Kind, Object, Structure},
+    state::{self, State},
+    tracked::{Kind, Object},
     waiting,
 };
-
-/// A system thread.
-pub struct Thread {
-    owner: DriverId,
-    number: u64,
-    /// It is the system's, and runs a work item.
-    of_system: bool,
-    ended: AtomicBool,
-    /// References to the object, beside those of handles.
-    references: AtomicI64,
-    /// What it said at its end.
-    status: AtomicI32,
-}
-
-/// The threads, and the handles that drivers have of them.
-#[derive(Default)]
-pub struct Threads {
-    handles: LiteMap<usize, Arc<Thread>>,
-    /// By the address that a driver knows one by.
-    objects: LiteMap<usize, Arc<Thread>>,
-    all: Vec<(Arc<Thread>, JoinHandle<()>)>,
-    /// The threads of programs and of the test, which are one to drivers.
-    program: Option<Arc<Thread>>,
-    /// Those that were set, by the address that a driver knows a thread by.
-    priorities: LiteMap<usize, KPRIORITY>,
-}
-
-impl Part for Mutex<Threads> {}
-
-thread_local! {
-    /// The address that drivers know this thread by; zero if it is none of the system's.
-    static OBJECT: Cell<usize> = const { Cell::new(0) };
-    /// What the thread says at its end.
-    static STATUS: Cell<NTSTATUS> = const { Cell::new(STATUS_SUCCESS) };
-}
-
-/// The kernel's numbers of threads are multiples of four, and not zero.
-const fn id(number: u64) -> u64 {
-    4 * (number + 1)
-}
-
-/// The address that drivers know the current thread by.
-pub fn current_object(state: &State) -> usize {
-    let object = OBJECT.get();
-    if object == 0 { Arc::as_ptr(&state.locked::<Threads>().program()).addr() } else { object }
-}
-
-impl Threads {
-    fn program(&mut self) -> Arc<Thread> {
-        let program = self.program.get_or_insert_with(|| Arc::new(Thread::new(NOBODY, 0, false))).clone();
-        self.objects.insert(Arc::as_ptr(&program).addr(), program.clone());
-        program
-    }
-}
-
-impl Thread {
-    const fn new(owner: DriverId, number: u64, of_system: bool) -> Self {
-        let (ended, references) = (AtomicBool::new(false), AtomicI64::new(0));
-        Self { owner, number, of_system, ended, references, status: AtomicI32::new(STATUS_SUCCESS) }
-    }
-
-    /// Returns true if its routine has returned.
-    fn has_ended(&self) -> bool {
-        self.ended.load(Acquire)
-    }
-
-    /// Returns true if it is that of programs and of the test.
-    pub const fn is_program(&self) -> bool {
-        self.number == 0
-    }
-
-    /// Its number, as `PsGetCurrentThreadId` has it.
-    pub const fn id(&self) -> u64 {
-        id(self.number)
-    }
-
-    /// What it said at its end; `STATUS_PENDING` before.
-    pub fn exit_status(&self) -> NTSTATUS {
-        if self.has_ended() { self.status.load(Acquire) } else { STATUS_PENDING }
-    }
-}
-
-impl Structure for Thread {
-    fn is_signalled(&self) -> bool {
-        self.has_ended()
-    }
-
-    fn try_wait(&self) -> bool {
-        self.has_ended()
-    }
-}
 
 fn by_handle(state: &State, handle: HANDLE) -> Option<Arc<Thread>> {
     handles::check_handle(state, handle.addr());
@@ -170,21 +76,6 @@ impl State {
         Some(after)
     }
 
-    /// Returns true if a work item of one of these drivers runs, or is about to.
-    pub fn has_work_items(&self, of: impl Fn(DriverId) -> bool) -> bool {
-        let threads = self.locked::<Threads>();
-        threads.all.iter().any(|(thread, _)| thread.of_system && !thread.has_ended() && of(thread.owner))
-    }
-
-    /// A work item refers to its device until its routine has returned, and a driver is not unloaded before the references to its devices
-    /// are gone: waits for routines that run still.
-    pub fn wait_for_work_items(self: &Arc<Self>, owner: DriverId) {
-        let run = || self.has_work_items(|of| of == owner);
-        if run() {
-            waiting::until(self, None, "the unload of a driver, for its work items,", || !run());
-        }
-    }
-
     /// A driver is unloaded: its threads must have ended and its handles be closed. Waits for what a thread does after its
     /// last call.
     pub fn check_threads(self: &Arc<Self>, owner: DriverId, name: &str) {
@@ -215,50 +106,6 @@ impl State {
             drop(join.join());
         }
     }
-}
-
-impl Kernel {
-    /// Waits until all work items of all drivers have returned, but not longer than so many microseconds. Whether they have.
-    #[must_use]
-    pub fn wait_for_work_items(&self, longest: u64) -> bool {
-        let end = self.now().saturating_add(longest);
-        let have_returned = || !self.state.has_work_items(|_| true);
-        have_returned() || waiting::until(&self.state, Some(end), "the test, for work items,", have_returned)
-    }
-}
-
-/// Starts a thread of the system, which runs a work item of a driver.
-pub fn spawn_for_work_item(state: &Arc<State>, owner: DriverId, work: impl FnOnce() + Send + 'static) {
-    spawn(state, owner, true, work);
-}
-
-/// Starts a system thread, which does `work` for a driver.
-fn spawn(state: &Arc<State>, owner: DriverId, of_system: bool, work: impl FnOnce() + Send + 'static) -> Arc<Thread> {
-    let number = state.next();
-    let thread = Arc::new(Thread::new(owner, number, of_system));
-    if let Some(baton) = &state.baton {
-        baton.expect(number);
-    }
-    let (mine, of_thread) = (thread.clone(), state.clone());
-    let body = move || {
-        context::set_thread(mine.number);
-        OBJECT.set(Arc::as_ptr(&mine).addr());
-        if let Some(baton) = &of_thread.baton {
-            baton.start(&of_thread.machine);
-        }
-        work();
-        mine.status.store(STATUS.get(), Release);
-        mine.ended.store(true, Release);
-        of_thread.dispatcher.signal();
-        if let Some(baton) = &of_thread.baton {
-            baton.end();
-        }
-    };
-    let Ok(join) = std::thread::Builder::new().name(format!("system thread {number}")).spawn(body) else {
-        bug_check(Rule::NotSimulated, format_args!("the host gives no thread"));
-    };
-    state.locked::<Threads>().all.push((thread.clone(), join));
-    thread
 }
 
 /// `CriticalWorkQueue` and `DelayedWorkQueue` are the drivers', others are the system's or none.

@@ -14,10 +14,10 @@ pub fn end(state: &State, timeout: *mut LARGE_INTEGER) -> Option<u64> {
     let timeout = unsafe { timeout.read() };
     // SAFETY: every value of the union's numbers is one.
     let units = unsafe { timeout.QuadPart };
-    let now = state.machine.now();
     Some(match units {
         0 => 0,
-        ..0 => now.saturating_add(units.unsigned_abs().div_ceil(10)),
-        _ => now.saturating_add(units.unsigned_abs().saturating_sub(clock::system_time(state)).div_ceil(10)),
+        // From the time that the driver knows, so that no wait is shorter by its clock.
+        ..0 => clock::known(state).saturating_add(units.unsigned_abs().div_ceil(10)),
+        _ => units.unsigned_abs().saturating_sub(clock::date_at(0)).div_ceil(10),
     })
 }

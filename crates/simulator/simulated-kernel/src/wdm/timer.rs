@@ -77,8 +77,13 @@ pub fn initialise(state: &Arc<State>, timer: *mut KTIMER, kind: TIMER_TYPE) {
 fn delay(state: &State, due: LARGE_INTEGER) -> u64 {
     // SAFETY: every value of the union's numbers is one.
     let due = unsafe { due.QuadPart };
-    let units = if due < 0 { due.unsigned_abs() } else { due.unsigned_abs().saturating_sub(clock::system_time(state)) };
-    units / 10
+    // From the time that the driver knows, so that no timer is early by its clock.
+    let end = if due < 0 {
+        clock::known(state).saturating_add(due.unsigned_abs() / 10)
+    } else {
+        due.unsigned_abs().saturating_sub(clock::date_at(0)) / 10
+    };
+    end.saturating_sub(state.machine.now())
 }
 
 pub fn set(state: &State, timer: *mut KTIMER, due: LARGE_INTEGER, period: u64, dpc: *mut KDPC) -> BOOLEAN {

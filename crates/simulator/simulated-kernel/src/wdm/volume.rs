@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use image_loader::file_name::{folded, is_name};
 use litemap::LiteMap;
 use wdk_bindings::NTSTATUS;
 
@@ -26,8 +27,6 @@ pub const SETTABLE: u32 = 0x2127;
 pub const LONGEST: u64 = 64 << 20;
 /// What is there before anything else: where `\SystemRoot` leads to, and what drivers expect below it.
 const FOLDERS: [&str; 4] = ["Windows", r"Windows\System32", r"Windows\System32\drivers", r"Windows\Temp"];
-/// Letters of a name at most.
-const NAME: usize = 255;
 
 /// A file or folder.
 pub struct Node {
@@ -70,25 +69,6 @@ impl Default for Volume {
         }
         volume
     }
-}
-
-/// A name with its letters as they are compared.
-pub fn folded(name: &str) -> String {
-    let large = |letter: char| {
-        let mut large = letter.to_uppercase();
-        match (large.next(), large.next()) {
-            (Some(one), None) => one,
-            _ => letter,
-        }
-    };
-    name.chars().map(large).collect()
-}
-
-/// Whether that can be the name of a file or folder.
-pub fn is_name(name: &str) -> bool {
-    let allowed = |letter: char| letter >= ' ' && !"\"*/:<>?\\|".contains(letter);
-    let is_long = name.encode_utf16().count() > NAME;
-    !name.is_empty() && !is_long && name != "." && name != ".." && name.chars().all(allowed)
 }
 
 impl Volume {

@@ -176,7 +176,7 @@ fn the_page_has_the_timeline_of_what_was_recorded() {
     fs::remove_file(&page).expect("it is there");
 }
 
-/// However much was recorded, the page has what came last, and says how to see the rest.
+/// However much was recorded, the page has what came last, says what is left out, and leads to all of it.
 #[test]
 fn a_report_with_a_long_recording_can_be_opened() {
     let file = |name: &str| std::env::temp_dir().join(format!("ndkctl-long-report-{}-{name}", std::process::id()));
@@ -190,14 +190,23 @@ fn a_report_with_a_long_recording_can_be_opened() {
     };
     let short = page();
     assert!(short.contains("<figure><svg") && !short.contains("<figcaption>"), "all of it is there");
+    let whole = format!("{html}-timeline.html");
+    assert!(!std::fs::exists(&whole).expect("a folder"), "nothing is left out");
     // Something longer in its place.
     good(&["ping", "--count", "2000", "--record", recording]);
     let long = page();
     assert!(long.len() < 2 << 20, "{} bytes", long.len());
-    for words in ["<figure><svg", "<figcaption>The last 600 of ", " --html timeline.html</code> shows all"] {
+    let link = format!("<a href=\"{}\">", std::path::Path::new(&whole).file_name().expect("a name").display());
+    for words in ["<figure><svg", "<figcaption>The last 600 of ", " before them are left out", &link] {
         assert!(long.contains(words), "{words}");
     }
-    for path in [results, recording, html] {
+    // The page that it leads to is the timeline of all of it.
+    let all = std::fs::read_to_string(&whole).expect("the whole timeline");
+    good(&["timeline", recording, "--html", html]);
+    let drawn = std::fs::read_to_string(html).expect("the timeline");
+    let body = |page: &str| page.split_once("</title>").expect("a title").1.replace("arm.merge-any-errors", "").len();
+    assert!(all.contains("arm.merge-any-errors") && body(&all).abs_diff(body(&drawn)) < 1_000, "they differ");
+    for path in [results, recording, html, &whole] {
         std::fs::remove_file(path).expect("it is there");
     }
 }

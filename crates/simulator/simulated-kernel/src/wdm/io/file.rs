@@ -2,7 +2,10 @@
 
 use std::sync::{
     Arc,
-    atomic::Ordering::{AcqRel, Acquire},
+    atomic::{
+        AtomicU32,
+        Ordering::{AcqRel, Acquire},
+    },
 };
 
 use wdk_bindings::{
@@ -10,18 +13,26 @@ use wdk_bindings::{
     NTSTATUS, STATUS_OBJECT_NAME_NOT_FOUND, UNICODE_STRING, USHORT,
 };
 
-use super::{device::Device, irp::Question, request::Request};
+use super::{
+    device::Device,
+    irp::Question,
+    request::{Done, Request},
+};
 use crate::{
     answer::Answer,
     context,
     kernel::Kernel,
     rule::Rule,
     state::{State, lock},
-    waiting,
+    text, waiting,
+    wdm::system_thread,
 };
 
 /// A device, opened by a program. Closed when dropped.
-pub struct IoFile {
+pub struct IoFile(Arc<Opened>);
+
+/// A file object: there until the last handle is closed and the last request that came by it is complete.
+pub struct Opened {
     state: Arc<State>,
     device: Arc<Device>,
     /// The process that has opened it, in whose context it asks.
@@ -30,6 +41,8 @@ pub struct IoFile {
     object: usize,
     /// Its name, behind that of the device.
     _name: Box<[u16]>,
+    /// Requests that came by it and are not complete, and one more while it is open.
+    uses: AtomicU32,
 }
 
 /// A request on its way.
@@ -57,11 +70,7 @@ impl IoFile {
     ///
     /// As [`Kernel::open_device`].
     pub(crate) fn open(state: &Arc<State>, link: &str) -> Result<Self, NTSTATUS> {
-        let below = || {
-            let (link, name) = link.split_at(link.rfind('\\')?);
-            Some((state.wdm_device(link)?, name))
-        };
-        let found = state.wdm_device(link).map(|device| (device, "")).or_else(below);
+        let found = text::parted(link).find_map(|(link, name)| Some((state.wdm_device(link)?, name)));
         let (device, name) = found.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
         let mut name: Box<[u16]> = name.encode_utf16().collect();
         let bytes = USHORT::try_from(2 * name.len()).unwrap_or(USHORT::MAX);
@@ -69,33 +78,29 @@ impl IoFile {
         let object = FILE_OBJECT { FileName: name_of, DeviceObject: device.pointer(), ..FILE_OBJECT::default() };
         let object = Box::into_raw(Box::new(object)).expose_provenance();
         device.users.fetch_add(1, AcqRel);
-        let file = Self { state: state.clone(), device, process: context::process(), object, _name: name };
-        let status = file.send(IRP_MJ_CREATE).wait().status;
+        let uses = AtomicU32::new(1);
+        let opened = Opened { state: state.clone(), device, process: context::process(), object, _name: name, uses };
+        let status = opened.send(IRP_MJ_CREATE).wait().status;
         if status < 0 {
-            file.forget();
-            std::mem::forget(file);
+            opened.forget();
             return Err(status);
         }
-        Ok(file)
+        Ok(Self(Arc::new(opened)))
     }
 
-    pub(super) const fn object(&self) -> usize {
-        self.object
+    pub(super) fn object(&self) -> usize {
+        self.0.object
     }
 
-    pub(super) const fn device(&self) -> &Arc<Device> {
-        &self.device
+    pub(super) fn device(&self) -> &Arc<Device> {
+        &self.0.device
     }
 
     fn ask(&self, major: u32, code: u32, input: &[u8], output: usize) -> IoPending {
-        let file = std::ptr::with_exposed_provenance_mut(self.object);
-        let question = Question { major, code, input, output, file };
-        let request = context::in_process(self.process, || self.state.call_device(&self.device, &question));
-        IoPending { state: self.state.clone(), request }
-    }
-
-    fn send(&self, major: u32) -> IoPending {
-        self.ask(major, 0, &[], 0)
+        self.0.uses.fetch_add(1, AcqRel);
+        let of = self.0.clone();
+        let done: Done = Arc::new(move || of.request_ended());
+        self.0.ask(&Question { major, code, input, output, file: self.0.pointer(), done: Some(done) })
     }
 
     /// Sends a control code and waits for the answer.
@@ -118,23 +123,55 @@ impl IoFile {
     pub fn begin_write(&self, bytes: &[u8]) -> IoPending {
         self.ask(IRP_MJ_WRITE, 0, bytes, 0)
     }
+}
+
+impl Opened {
+    const fn pointer(&self) -> *mut FILE_OBJECT {
+        std::ptr::with_exposed_provenance_mut(self.object)
+    }
+
+    fn ask(&self, question: &Question<'_>) -> IoPending {
+        let request = context::in_process(self.process, || self.state.call_device(&self.device, question));
+        IoPending { state: self.state.clone(), request }
+    }
+
+    /// Sends what the file begins or ends with.
+    fn send(&self, major: u32) -> IoPending {
+        self.ask(&Question { major, code: 0, input: &[], output: 0, file: self.pointer(), done: None })
+    }
+
+    /// A request that came by it is complete.
+    pub fn request_ended(self: &Arc<Self>) {
+        if self.uses.fetch_sub(1, AcqRel) > 1 {
+            return;
+        }
+        // The driver is in the middle of what has completed the request, perhaps at `DISPATCH_LEVEL` or with a mutex.
+        let closed = self.clone();
+        system_thread::spawn_for_work_item(&self.state, self.device.owner, move || closed.close());
+    }
+
+    /// Nobody has the file any more.
+    fn close(&self) {
+        // A driver without a routine for it says that it does not know it, which the system ignores.
+        let _ = self.send(IRP_MJ_CLOSE).wait();
+        debug_assert!(self.device.users.load(Acquire) > 0, "a file is a user of its device");
+        self.forget();
+    }
 
     fn forget(&self) {
-        let object: *mut FILE_OBJECT = std::ptr::with_exposed_provenance_mut(self.object);
         // SAFETY: made from a box when the file was opened, and not used any more.
-        drop(unsafe { Box::from_raw(object) });
+        drop(unsafe { Box::from_raw(self.pointer()) });
         self.state.leave_device(&self.device);
     }
 }
 
 impl Drop for IoFile {
     fn drop(&mut self) {
-        for major in [IRP_MJ_CLEANUP, IRP_MJ_CLOSE] {
-            // A driver without a routine for these says that it does not know them, which the system ignores.
-            let _ = self.send(major).wait();
+        // As above.
+        let _ = self.0.send(IRP_MJ_CLEANUP).wait();
+        if self.0.uses.fetch_sub(1, AcqRel) == 1 {
+            self.0.close();
         }
-        debug_assert!(self.device.users.load(Acquire) > 0, "a file is a user of its device");
-        self.forget();
     }
 }
 

@@ -22,8 +22,8 @@ use super::{
     block, cancel,
     device::Device,
     request::{
-        Level, Maker, Outcome, Passed, Progress, Request, current, is_marked, mark, number, set_current, set_status,
-        status_of,
+        Done, Level, Maker, Outcome, Passed, Progress, Request, current, is_marked, mark, number, set_current,
+        set_status, status_of,
     },
 };
 use crate::{
@@ -48,6 +48,8 @@ pub struct Question<'input> {
     pub input: &'input [u8],
     pub output: usize,
     pub file: *mut FILE_OBJECT,
+    /// What is told of its end: the file, which is there as long as the request. `None` for what a file begins and ends with.
+    pub done: Option<Done>,
 }
 
 impl State {
@@ -62,7 +64,8 @@ impl State {
         let start: *mut u8 = std::ptr::with_exposed_provenance_mut(input);
         // SAFETY: a new block with room for the input.
         unsafe { start.copy_from_nonoverlapping(question.input.as_ptr(), length) };
-        let request = self.make_irp(device.locations(), question.code, Maker::Program { input, output, room });
+        let maker = Maker::Program { input, output, room, done: question.done.clone() };
+        let request = self.make_irp(device.locations(), question.code, maker);
         let is_transfer = [IRP_MJ_READ, IRP_MJ_WRITE].contains(&question.major);
         if is_transfer {
             let buffer = if room > 0 { (output, room) } else { (input, length) };
@@ -297,7 +300,7 @@ impl State {
         mdl::free_chain(self, chain);
         let mut bytes = Vec::new();
         match &request.maker {
-            Maker::Program { input, output, room } => {
+            Maker::Program { input, output, room, .. } => {
                 let start: *const u8 = std::ptr::with_exposed_provenance(*output);
                 let length = usize::try_from(information).unwrap_or(usize::MAX).min(*room);
                 // SAFETY: the request's buffer has at least as many bytes.
@@ -316,6 +319,9 @@ impl State {
         }
         *lock(&request.outcome) = Some(Outcome { status, bytes });
         self.free_irp(request);
+        if let Maker::Program { done: Some(done), .. } = &request.maker {
+            done();
+        }
         self.dispatcher.signal();
     }
 }

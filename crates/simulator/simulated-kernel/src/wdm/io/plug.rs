@@ -27,7 +27,7 @@ use crate::{
     rule::Rule,
     state::{self, Part, State},
     waiting,
-    wdm::thread,
+    wdm::system_thread,
 };
 
 /// `IRP_MN_QUERY_STOP_DEVICE` and its answer, and what is asked after the first start. The facts do not have them.
@@ -212,7 +212,7 @@ unsafe extern "C" fn bus(_: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
     }
     location.Control |= UCHAR::try_from(SL_PENDING_RETURNED).unwrap_or(0);
     let irp = irp.expose_provenance();
-    thread::spawn_for_work_item(&state, NOBODY, move || {
+    system_thread::spawn_for_work_item(&state, NOBODY, move || {
         let before = machine::raise(Irql::DISPATCH_LEVEL);
         IofCompleteRequest(std::ptr::with_exposed_provenance_mut(irp), 0);
         machine::lower(before);

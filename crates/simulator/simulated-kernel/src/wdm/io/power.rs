@@ -25,7 +25,7 @@ use crate::{
     routine::routine,
     rule::Rule,
     state::{Part, State},
-    wdm::thread,
+    wdm::system_thread,
 };
 
 /// `IRP_MN_WAIT_WAKE`, which the facts do not have.
@@ -201,7 +201,7 @@ extern "C" fn PoRequestPowerIrp(
         write(&request, _POWER_STATE_TYPE::DevicePowerState, wanted);
         let state = kernel.clone();
         // The driver may be at `DISPATCH_LEVEL`, where a device that can be paged may not be asked.
-        thread::spawn_for_work_item(kernel, owner, move || {
+        system_thread::spawn_for_work_item(kernel, owner, move || {
             let status = ask::send(&state, &top, &request, "a power request of a driver");
             if ULONG::from(minor) == IRP_MN_SET_POWER && wanted > _DEVICE_POWER_STATE::PowerDeviceD0 {
                 set(status);

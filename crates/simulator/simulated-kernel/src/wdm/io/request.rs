@@ -25,11 +25,14 @@ use crate::{
 /// What is told that a request is complete, before the IRP is freed.
 pub type End = Box<dyn Fn(&State, PIRP) + Send + Sync>;
 
+/// What is told that a program's request is complete, when the IRP is freed.
+pub type Done = Arc<dyn Fn() + Send + Sync>;
+
 /// Who made a request, and so what becomes of it when every driver is done with it.
 pub enum Maker {
     /// The system, for a program: it copies so many bytes of its output at most. The input is a block of its own unless the method is
     /// `METHOD_BUFFERED`.
-    Program { input: usize, output: usize, room: usize },
+    Program { input: usize, output: usize, room: usize, done: Option<Done> },
     /// Plug and play.
     System,
     /// The system, for a driver that wants a device in another power state.

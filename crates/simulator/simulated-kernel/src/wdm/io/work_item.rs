@@ -15,7 +15,7 @@ use crate::{
     routine::routine,
     rule::Rule,
     state::{Part, State, lock},
-    wdm::thread,
+    wdm::{system_thread, thread},
 };
 
 /// The state of a work item: queued or not.
@@ -29,7 +29,7 @@ impl Queued {
             bug_check(Rule::WorkItemQueued, format_args!("a work item is queued that is queued already"));
         }
         let mine = self.clone();
-        thread::spawn_for_work_item(state, driver, move || {
+        system_thread::spawn_for_work_item(state, driver, move || {
             *lock(&mine.0) = false;
             drop(mine);
             context::call(driver, "a work item", work);
