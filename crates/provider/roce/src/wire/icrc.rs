@@ -84,8 +84,5 @@ fn sum<const BYTES: usize>(headers: &[u8; BYTES], ones: &[u8; BYTES], rest: &[u8
     for (byte, ones) in bytes.iter_mut().zip(ones) {
         *byte |= ones;
     }
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&bytes);
-    crc.update(rest);
-    crc.finalize().to_le_bytes()
+    crc32::update(crc32::update(0, &bytes), rest).to_le_bytes()
 }
