@@ -14,6 +14,9 @@ use crate::{
 
 /// Bits of a queue pair's number.
 const BITS: u32 = 24;
+/// Packets that a queue pair sends before the next one may: as many as a caller of the stack sends with one call, or so. What is to be
+/// looked at between two queue pairs is looked at that much less often.
+const TURN: u32 = 16;
 
 struct Slot {
     generation: u32,
@@ -28,8 +31,16 @@ pub struct Entry {
     pub connection: u32,
     /// The connection that knows that the peer has sent something; zero is none.
     pub told: u32,
-    /// It stands in the queue of those that may transmit.
+    /// It stands in the queue of those that may transmit, or has its turn.
     queued: bool,
+}
+
+/// The turn of a queue pair that transmits.
+#[derive(Clone, Copy)]
+struct Turn {
+    number: u32,
+    /// Packets that it may send yet.
+    left: u32,
 }
 
 /// The table.
@@ -38,6 +49,8 @@ pub struct QueuePairs {
     index_bits: u32,
     /// The slots of those that may transmit, each once.
     ready: Bounded<usize>,
+    /// The one that transmits now. It is looked at again when its turn ends, so until then there is something to transmit.
+    turn: Option<Turn>,
     /// What those that have ended have still to say, whether they are here or not.
     last_acks: Bounded<LastAck>,
     /// No queue pair has an earlier deadline; some may have none so early.
@@ -50,7 +63,7 @@ impl QueuePairs {
         let index_bits = most.next_power_of_two().trailing_zeros().clamp(1, BITS - 8);
         let slots = try_slice(most.min(1 << index_bits), |_| Slot { generation: first, entry: None })?;
         let (ready, last_acks) = (Bounded::new(slots.len())?, Bounded::new(slots.len())?);
-        Ok(Self { slots, index_bits, ready, last_acks, wake: None })
+        Ok(Self { slots, index_bits, ready, turn: None, last_acks, wake: None })
     }
 
     /// Makes a queue pair, and returns its number; `None` if the table is full.
@@ -112,20 +125,42 @@ impl QueuePairs {
         self.last_acks.pop()
     }
 
-    /// The number of the next one that may transmit.
-    pub fn next_ready(&mut self) -> Option<u32> {
+    /// The number of the one whose turn it is to transmit.
+    #[inline]
+    pub fn turn(&mut self) -> Option<u32> {
+        if let Some(turn) = self.turn {
+            return Some(turn.number);
+        }
         while let Some(index) = self.ready.pop() {
             // The one that was queued may be gone, and another in its place.
-            if let Some(entry) = &mut self.slots[index].entry {
-                entry.queued = false;
-                return Some(entry.qp.number());
+            if let Some(entry) = &self.slots[index].entry {
+                let number = entry.qp.number();
+                self.turn = Some(Turn { number, left: TURN });
+                return Some(number);
             }
         }
         None
     }
 
+    /// The one whose turn it is has transmitted a packet, or has none. Returns true if its turn has ended: it is to be
+    /// [touched](Self::touch) then.
+    #[inline]
+    pub fn end_turn(&mut self, has_transmitted: bool) -> bool {
+        let Some(turn) = &mut self.turn else { return false };
+        if has_transmitted && turn.left > 1 {
+            turn.left -= 1;
+            return false;
+        }
+        let number = turn.number;
+        self.turn = None;
+        if let Some(entry) = self.get_mut(number) {
+            entry.queued = false;
+        }
+        true
+    }
+
     pub fn may_transmit(&self) -> bool {
-        !self.ready.is_empty() || !self.last_acks.is_empty()
+        self.turn.is_some() || !self.ready.is_empty() || !self.last_acks.is_empty()
     }
 
     pub const fn wake(&self) -> Option<u64> {
