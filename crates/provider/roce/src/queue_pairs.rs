@@ -98,6 +98,9 @@ impl QueuePairs {
     pub fn remove(&mut self, number: u32) -> Option<Box<Entry>> {
         self.get(number)?;
         let index = self.index(number);
+        // Its place may soon be another's, which has not been queued.
+        self.ready.retain(|queued| *queued != index);
+        self.turn = self.turn.filter(|turn| turn.number != number);
         self.slots[index].entry.take()
     }
 
@@ -132,7 +135,6 @@ impl QueuePairs {
             return Some(turn.number);
         }
         while let Some(index) = self.ready.pop() {
-            // The one that was queued may be gone, and another in its place.
             if let Some(entry) = &self.slots[index].entry {
                 let number = entry.qp.number();
                 self.turn = Some(Turn { number, left: TURN });
@@ -186,5 +188,73 @@ impl QueuePairs {
             self.touch(now, number);
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::QueuePairs;
+    use crate::{
+        mtu::Mtu,
+        path::Path,
+        psn::Psn,
+        qp::{Flags, Link, Request, Sizes, Work},
+    };
+
+    fn link(qp: u32) -> Link {
+        let path = Path {
+            local_mac: [2, 0, 0, 0, 0, 1],
+            remote_mac: [2, 0, 0, 0, 0, 2],
+            tag: None,
+            local: [10, 0, 0, 1].into(),
+            remote: [10, 0, 0, 2].into(),
+            source_port: 0xC001,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        Link {
+            qp,
+            remote_qpn: 7,
+            path,
+            mtu: Mtu::Bytes1024,
+            send_psn: Psn::new(1),
+            receive_psn: Psn::new(1),
+            inbound_reads: 1,
+            outbound_reads: 1,
+            ack_timeout: None,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            rnr_timer: 14,
+        }
+    }
+
+    /// Makes a queue pair that may transmit.
+    fn ready(qps: &mut QueuePairs) -> u32 {
+        let number = qps.create(Sizes::default()).expect("memory").expect("a place");
+        let qp = &mut qps.get_mut(number).expect("it was made").qp;
+        assert!(qp.connect(link(number)));
+        let work = Work::Send { invalidate: None };
+        qp.post(Request { context: 1, work, flags: Flags::default(), length: 0 }, None).expect("room");
+        qps.touch(0, number).expect("it is there");
+        number
+    }
+
+    #[test]
+    fn who_is_gone_has_no_turn_and_leaves_none_to_the_next_in_its_place() {
+        let mut qps = QueuePairs::new(2, 1).expect("memory");
+        for has_turn in [false, true, false] {
+            let number = ready(&mut qps);
+            if has_turn {
+                assert_eq!(qps.turn(), Some(number));
+            }
+            assert!(qps.may_transmit());
+            assert!(qps.remove(number).is_some());
+            assert!(!qps.may_transmit(), "had its turn: {has_turn}");
+        }
+        let last = ready(&mut qps);
+        assert_eq!(qps.turn(), Some(last));
+        assert!(!qps.end_turn(true), "it has more of its turn");
+        assert!(qps.end_turn(false), "it had nothing to send");
+        assert_eq!(qps.turn(), None, "it was queued once");
     }
 }
