@@ -304,11 +304,11 @@ impl Requester {
 
     /// The slot `at` has failed on this side.
     fn fail_slot(&mut self, failure: Failure) {
-        let mut own = 0;
-        if let Some(slot) = self.slots.get_mut(self.at) {
+        // Its own packets that have gone out.
+        let own = self.slots.get_mut(self.at).map_or(0, |slot| {
             slot.failure = Some(failure);
-            own = self.next.since(slot.first);
-        }
+            self.next.since(slot.first)
+        });
         self.settle();
         if self.unasked > own && self.failed.is_none() {
             // The messages before it have left it to this one to ask for an ACK.
