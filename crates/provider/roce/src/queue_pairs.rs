@@ -14,6 +14,9 @@ use crate::{
 
 /// Bits of a queue pair's number.
 const BITS: u32 = 24;
+/// Packets that a queue pair sends before the next one may: as many as a caller of the stack sends with one call, or so. What is to be
+/// looked at between two queue pairs is looked at that much less often.
+const TURN: u32 = 16;
 
 struct Slot {
     generation: u32,
@@ -28,8 +31,16 @@ pub struct Entry {
     pub connection: u32,
     /// The connection that knows that the peer has sent something; zero is none.
     pub told: u32,
-    /// It stands in the queue of those that may transmit.
+    /// It stands in the queue of those that may transmit, or has its turn.
     queued: bool,
+}
+
+/// The turn of a queue pair that transmits.
+#[derive(Clone, Copy)]
+struct Turn {
+    number: u32,
+    /// Packets that it may send yet.
+    left: u32,
 }
 
 /// The table.
@@ -38,6 +49,8 @@ pub struct QueuePairs {
     index_bits: u32,
     /// The slots of those that may transmit, each once.
     ready: Bounded<usize>,
+    /// The one that transmits now. It is looked at again when its turn ends, so until then there is something to transmit.
+    turn: Option<Turn>,
     /// What those that have ended have still to say, whether they are here or not.
     last_acks: Bounded<LastAck>,
     /// No queue pair has an earlier deadline; some may have none so early.
@@ -50,7 +63,7 @@ impl QueuePairs {
         let index_bits = most.next_power_of_two().trailing_zeros().clamp(1, BITS - 8);
         let slots = try_slice(most.min(1 << index_bits), |_| Slot { generation: first, entry: None })?;
         let (ready, last_acks) = (Bounded::new(slots.len())?, Bounded::new(slots.len())?);
-        Ok(Self { slots, index_bits, ready, last_acks, wake: None })
+        Ok(Self { slots, index_bits, ready, turn: None, last_acks, wake: None })
     }
 
     /// Makes a queue pair, and returns its number; `None` if the table is full.
@@ -85,6 +98,9 @@ impl QueuePairs {
     pub fn remove(&mut self, number: u32) -> Option<Box<Entry>> {
         self.get(number)?;
         let index = self.index(number);
+        // Its place may soon be another's, which has not been queued.
+        self.ready.retain(|queued| *queued != index);
+        self.turn = self.turn.filter(|turn| turn.number != number);
         self.slots[index].entry.take()
     }
 
@@ -112,20 +128,41 @@ impl QueuePairs {
         self.last_acks.pop()
     }
 
-    /// The number of the next one that may transmit.
-    pub fn next_ready(&mut self) -> Option<u32> {
+    /// The number of the one whose turn it is to transmit.
+    #[inline]
+    pub fn turn(&mut self) -> Option<u32> {
+        if let Some(turn) = self.turn {
+            return Some(turn.number);
+        }
         while let Some(index) = self.ready.pop() {
-            // The one that was queued may be gone, and another in its place.
-            if let Some(entry) = &mut self.slots[index].entry {
-                entry.queued = false;
-                return Some(entry.qp.number());
+            if let Some(entry) = &self.slots[index].entry {
+                let number = entry.qp.number();
+                self.turn = Some(Turn { number, left: TURN });
+                return Some(number);
             }
         }
         None
     }
 
+    /// The one whose turn it is has transmitted a packet, or has none. Returns true if its turn has ended: it is to be
+    /// [touched](Self::touch) then.
+    #[inline]
+    pub fn end_turn(&mut self, has_transmitted: bool) -> bool {
+        let Some(turn) = &mut self.turn else { return false };
+        if has_transmitted && turn.left > 1 {
+            turn.left -= 1;
+            return false;
+        }
+        let number = turn.number;
+        self.turn = None;
+        if let Some(entry) = self.get_mut(number) {
+            entry.queued = false;
+        }
+        true
+    }
+
     pub fn may_transmit(&self) -> bool {
-        !self.ready.is_empty() || !self.last_acks.is_empty()
+        self.turn.is_some() || !self.ready.is_empty() || !self.last_acks.is_empty()
     }
 
     pub const fn wake(&self) -> Option<u64> {
@@ -151,5 +188,73 @@ impl QueuePairs {
             self.touch(now, number);
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::QueuePairs;
+    use crate::{
+        mtu::Mtu,
+        path::Path,
+        psn::Psn,
+        qp::{Flags, Link, Request, Sizes, Work},
+    };
+
+    fn link(qp: u32) -> Link {
+        let path = Path {
+            local_mac: [2, 0, 0, 0, 0, 1],
+            remote_mac: [2, 0, 0, 0, 0, 2],
+            tag: None,
+            local: [10, 0, 0, 1].into(),
+            remote: [10, 0, 0, 2].into(),
+            source_port: 0xC001,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        Link {
+            qp,
+            remote_qpn: 7,
+            path,
+            mtu: Mtu::Bytes1024,
+            send_psn: Psn::new(1),
+            receive_psn: Psn::new(1),
+            inbound_reads: 1,
+            outbound_reads: 1,
+            ack_timeout: None,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            rnr_timer: 14,
+        }
+    }
+
+    /// Makes a queue pair that may transmit.
+    fn ready(qps: &mut QueuePairs) -> u32 {
+        let number = qps.create(Sizes::default()).expect("memory").expect("a place");
+        let qp = &mut qps.get_mut(number).expect("it was made").qp;
+        assert!(qp.connect(link(number)));
+        let work = Work::Send { invalidate: None };
+        qp.post(Request { context: 1, work, flags: Flags::default(), length: 0 }, None).expect("room");
+        qps.touch(0, number).expect("it is there");
+        number
+    }
+
+    #[test]
+    fn who_is_gone_has_no_turn_and_leaves_none_to_the_next_in_its_place() {
+        let mut qps = QueuePairs::new(2, 1).expect("memory");
+        for has_turn in [false, true, false] {
+            let number = ready(&mut qps);
+            if has_turn {
+                assert_eq!(qps.turn(), Some(number));
+            }
+            assert!(qps.may_transmit());
+            assert!(qps.remove(number).is_some());
+            assert!(!qps.may_transmit(), "had its turn: {has_turn}");
+        }
+        let last = ready(&mut qps);
+        assert_eq!(qps.turn(), Some(last));
+        assert!(!qps.end_turn(true), "it has more of its turn");
+        assert!(qps.end_turn(false), "it had nothing to send");
+        assert_eq!(qps.turn(), None, "it was queued once");
     }
 }

@@ -435,10 +435,14 @@ impl Stack {
         if let Some(ack) = self.qps.last_ack() {
             return Some(ack.send(frame, &mut self.counters));
         }
-        while let Some(number) = self.qps.next_ready() {
-            let Some(entry) = self.qps.get_mut(number) else { continue };
-            let length = entry.qp.transmit(now, frame, adapter, &mut self.counters);
-            self.after(now, number, adapter);
+        while let Some(number) = self.qps.turn() {
+            let length = match self.qps.get_mut(number) {
+                Some(entry) => entry.qp.transmit(now, frame, adapter, &mut self.counters),
+                None => None,
+            };
+            if self.qps.end_turn(length.is_some()) {
+                self.after(now, number, adapter);
+            }
             if length.is_some() {
                 return length;
             }

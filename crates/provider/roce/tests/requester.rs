@@ -6,7 +6,7 @@ mod common;
 
 use std::iter;
 
-use common::rig::{OUT, Rig, TIMEOUT};
+use common::rig::{OUT, Rig, Sent, TIMEOUT};
 use roce::{
     Failure,
     qp::{Flags, Link, PostError, Request, Work},
@@ -38,6 +38,78 @@ fn a_message_is_cut_into_packets_and_completes_with_the_ack_of_its_last() {
     rig.answer(Syndrome::Ack, 2);
     assert_eq!(rig.memory.outcomes(), [(1, Ok(()))]);
     assert_eq!(rig.qp.deadline(), None, "nothing is waited for");
+}
+
+/// Which of the packets ask for an ACK, by their numbers.
+fn asking(sent: &[Sent]) -> Vec<u32> {
+    sent.iter().filter(|sent| sent.bth.acknowledge).map(|sent| sent.short(OUT).1).collect()
+}
+
+#[test]
+fn short_messages_that_follow_each_other_share_an_ack_and_the_last_one_asks() {
+    let mut rig = Rig::new();
+    for context in 0..13 {
+        rig.post(context, SEND, bytes(10));
+    }
+    // A quarter of the window, which begins with 32.
+    assert_eq!(asking(&rig.take_all()), [7, 12]);
+    rig.answer(Syndrome::Ack, 7);
+    assert_eq!(rig.memory.completed.len(), 8);
+    rig.answer(Syndrome::Ack, 12);
+    assert_eq!(rig.memory.completed.len(), 13);
+    rig.post(13, SEND, bytes(10));
+    assert_eq!(asking(&rig.take_all()), [13], "alone it asks");
+}
+
+#[test]
+fn a_message_asks_before_one_that_is_long_or_may_have_to_wait() {
+    let fenced = Flags { read_fence: true, ..Flags::default() };
+    for (work, length, flags) in [(SEND, 300, Flags::default()), (READ, 10, Flags::default()), (SEND, 10, fenced)] {
+        let mut rig = Rig::new();
+        rig.post(1, SEND, bytes(10));
+        rig.post_with(2, work, bytes(length), flags);
+        assert!(rig.take_all()[0].bth.acknowledge, "{work:?} of {length} bytes, {flags:?}");
+    }
+}
+
+#[test]
+fn what_goes_out_again_asks_as_if_it_were_alone() {
+    let mut rig = Rig::new();
+    for context in 0..4 {
+        rig.post(context, SEND, bytes(10));
+    }
+    assert_eq!(asking(&rig.take_all()), [3]);
+    rig.wait();
+    assert_eq!(asking(&rig.take_all()), [0, 1, 2, 3]);
+}
+
+#[test]
+fn who_left_asking_to_a_message_that_fails_here_asks_itself() {
+    let mut rig = Rig::new();
+    rig.memory.unusable.push(2);
+    for context in 0..4 {
+        rig.post(context, SEND, bytes(10));
+    }
+    let sent = rig.take_all();
+    assert_eq!((sent.len(), asking(&sent).len()), (2, 0));
+    let again = rig.take_all();
+    assert_eq!(again.iter().map(|sent| sent.short(OUT).1).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(asking(&again), [1]);
+    assert!(rig.memory.completed.is_empty());
+    rig.answer(Syndrome::Ack, 1);
+    let failures = [(2, Err(Failure::LocalProtection)), (3, Err(Failure::Flushed))];
+    assert_eq!(rig.memory.outcomes()[..2], [(0, Ok(())), (1, Ok(()))]);
+    assert_eq!(rig.memory.outcomes()[2..], failures);
+}
+
+#[test]
+fn a_message_that_fails_behind_an_own_packet_sends_nothing_again_that_has_asked() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(600));
+    rig.memory.unusable.push(2);
+    rig.post(2, SEND, bytes(600));
+    assert_eq!(asking(&rig.take_all()), [2]);
+    assert!(rig.take().is_none());
 }
 
 #[test]

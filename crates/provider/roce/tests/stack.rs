@@ -255,3 +255,25 @@ fn without_work_there_is_no_deadline() {
         assert!(!side.stack.may_transmit());
     }
 }
+
+#[test]
+fn queue_pairs_send_in_turns_that_end() {
+    let mut world = World::new(1);
+    let qps = [(); 2].map(|()| world.connect(false)[0].1);
+    world.deaf[1] = true;
+    let first = world.sent.len();
+    for qp in qps {
+        assert!(world.post(0, qp, u64::from(qp), SEND, vec![0; 30 * 1024]));
+    }
+    world.flush();
+    let destinations: Vec<_> = world.sent[first..]
+        .iter()
+        .filter_map(|(_, _, frame)| Envelope::parse(frame).ok()?.1.bth.destination.into())
+        .collect();
+    assert_eq!(destinations.len(), 60);
+    for turn in destinations[..32].chunks(16) {
+        assert!(turn.iter().all(|destination| destination == &turn[0]), "a turn is not interrupted");
+    }
+    assert_ne!(destinations[0], destinations[16], "nor longer than 16 packets while another waits");
+    assert_eq!(destinations[32], destinations[0]);
+}

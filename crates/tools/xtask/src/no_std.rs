@@ -3,8 +3,10 @@ use anyhow::Result;
 use crate::context::Context;
 
 /// What runs in a kernel.
-const PACKAGES: [&str; 10] =
-    ["ntstatus", "ndkpi", "cable", "fallible", "roce", "engine", "provider", "conformance", "control", "ndk"];
+const PACKAGES: [&str; 11] =
+    ["ntstatus", "ndkpi", "cable", "crc32", "fallible", "roce", "engine", "provider", "conformance", "control", "ndk"];
+/// What is not the same for each processor, and who uses it.
+const BY_PROCESSOR: [&str; 2] = ["crc32", "roce"];
 
 /// Builds what runs in a kernel for a Windows target, without a standard library
 ///
@@ -15,12 +17,19 @@ pub struct NoStd;
 impl NoStd {
     pub fn run(&self, context: &Context) -> Result<()> {
         context.need_compiler(&[])?;
-        let check = context.debian_cargo("check").env("CARGO_TARGET_DIR", "target/no-std");
-        check
-            .args(["--quiet", "--target", "x86_64-pc-windows-msvc", "-Zbuild-std=core,alloc,compiler_builtins"])
-            .args(PACKAGES.map(|package| format!("--package={package}")))
-            .run()?;
-        println!("{} build for x86_64-pc-windows-msvc with core and alloc only", PACKAGES.join(", "));
-        Ok(())
+        check(context, "x86_64", &PACKAGES, &[])?;
+        check(context, "aarch64", &BY_PROCESSOR, &["--features=kernel"])
     }
+}
+
+fn check(context: &Context, processor: &str, packages: &[&str], features: &[&str]) -> Result<()> {
+    let target = format!("{processor}-pc-windows-msvc");
+    let check = context.debian_cargo("check").env("CARGO_TARGET_DIR", "target/no-std");
+    check
+        .args(["--quiet", "--target", &target, "-Zbuild-std=core,alloc,compiler_builtins"])
+        .args(packages.iter().map(|package| format!("--package={package}")))
+        .args(features)
+        .run()?;
+    println!("{} build for {target} with core and alloc only", packages.join(", "));
+    Ok(())
 }

@@ -221,17 +221,16 @@ impl QueuePair {
             counters.unknown_source += 1;
             return false;
         }
-        let duplicates = counters.duplicates;
+        let mut is_duplicate = false;
         match packet.bth.opcode.kind() {
             Kind::Send | Kind::Write | Kind::Read | Kind::Atomic => {
-                responder.receive(link, packet, adapter, counters);
+                is_duplicate = responder.receive(link, packet, adapter, counters);
             }
             Kind::ReadResponse | Kind::Acknowledge => requester.receive(now, link, packet, adapter, counters),
             Kind::AtomicAcknowledge => counters.ghosts += 1,
             Kind::Cnp => counters.congestion_notifications += 1,
             Kind::Datagram => counters.unknown_queue_pair += 1,
         }
-        let is_duplicate = counters.duplicates != duplicates;
         self.settle(adapter);
         is_duplicate
     }
@@ -246,17 +245,22 @@ impl QueuePair {
     ) -> Option<usize> {
         let Self { link, requester, responder, ahead, .. } = self;
         let link = link.as_ref().filter(|_| self.state == State::Ready)?;
-        let may_pass = *ahead < AHEAD && responder.has_only_ack();
-        let request = if may_pass { requester.transmit(now, link, frame, adapter) } else { None };
-        let length = if request.is_some() {
-            *ahead += 1;
-            request
+        let length = if responder.has_answers() {
+            let may_pass = *ahead < AHEAD && responder.has_only_ack();
+            let request = if may_pass { requester.transmit(now, link, frame, adapter) } else { None };
+            if request.is_some() {
+                *ahead += 1;
+                request
+            } else {
+                *ahead = 0;
+                match responder.transmit(link, frame, adapter, counters) {
+                    None => requester.transmit(now, link, frame, adapter),
+                    length => length,
+                }
+            }
         } else {
             *ahead = 0;
-            match responder.transmit(link, frame, adapter, counters) {
-                None => requester.transmit(now, link, frame, adapter),
-                length => length,
-            }
+            requester.transmit(now, link, frame, adapter)
         };
         self.settle(adapter);
         length

@@ -30,6 +30,8 @@ use crate::{
 const READ_PACKETS: u32 = 16;
 /// A long message asks for an ACK after so many packets.
 const ACK_EACH: u32 = 32;
+/// Messages of one packet that follow each other ask for one ACK for so many of them at most.
+const ACK_SHORT: u32 = 16;
 /// Packets of a connection that may be outstanding: a quarter of the numbers.
 const OUTSTANDING: u32 = 1 << 22;
 /// For longer than this, in microseconds, no receive is waited for, however many retries there are (RoCEv2 0.5).
@@ -99,6 +101,8 @@ pub struct Requester {
     high: Psn,
     /// The packet behind the last one of the slots that have begun.
     end: Psn,
+    /// Packets since the last one that asks for an ACK: all of them short messages, or of one long one.
+    unasked: u32,
     /// READ requests that have gone out and are not answered.
     reads: u32,
     window: Window,
@@ -135,6 +139,7 @@ impl Requester {
             next: Psn::default(),
             high: Psn::default(),
             end: Psn::default(),
+            unasked: 0,
             reads: 0,
             window: Window::new(window),
             retries: 0,
@@ -299,10 +304,30 @@ impl Requester {
 
     /// The slot `at` has failed on this side.
     fn fail_slot(&mut self, failure: Failure) {
-        if let Some(slot) = self.slots.get_mut(self.at) {
+        // Its own packets that have gone out.
+        let own = self.slots.get_mut(self.at).map_or(0, |slot| {
             slot.failure = Some(failure);
-        }
+            self.next.since(slot.first)
+        });
         self.settle();
+        if self.unasked > own && self.failed.is_none() {
+            // The messages before it have left it to this one to ask for an ACK.
+            self.rewind();
+        }
+    }
+
+    /// Returns true if the message in the slot `at` need not ask for an ACK, though it ends: it is short, and so is the next one, which
+    /// goes out directly behind it and asks, or leaves that to another.
+    fn leaves_asking(&self, link: &Link, slot: &Slot) -> bool {
+        let asks_each = (self.window.packets() / 4).clamp(1, ACK_SHORT);
+        if slot.packets > 1 || self.recovering || self.unasked + 1 >= asks_each {
+            return false;
+        }
+        let numbers = self.end.since(self.una) + 1 < OUTSTANDING;
+        self.slots.get(self.at + 1).is_some_and(|next| {
+            let is_short = next.request.length <= link.mtu.bytes();
+            numbers && is_short && !next.is_read() && !next.request.flags.read_fence && next.failure.is_none()
+        })
     }
 
     /// Writes the packet `index` of a slot. Returns how many numbers it takes, and the frame's length.
@@ -333,8 +358,10 @@ impl Requester {
         let mut bth = Bth::new(opcode, link.remote_qpn, self.next);
         bth.solicited = flags.solicited && position.ends() && matches!(work, Work::Send { .. });
         let fills_window = self.next.since(self.una) + 1 >= self.window.packets();
-        bth.acknowledge = position.ends() || (index + 1).is_multiple_of(ACK_EACH) || fills_window;
+        let asks = position.ends() && !self.leaves_asking(link, slot);
+        bth.acknowledge = asks || (index + 1).is_multiple_of(ACK_EACH) || fills_window;
         let inline = slot.inline.map(|place| place + offset as usize);
+        let unasked = if bth.acknowledge { 0 } else { self.unasked + 1 };
         let emitted = link.path.emit(bth, &extended, bytes, frame, |payload| match inline {
             Some(place) => {
                 payload.copy_from_slice(&self.inline[place..][..payload.len()]);
@@ -343,7 +370,9 @@ impl Requester {
             None if payload.is_empty() => Ok(()),
             None => adapter.gather(link.qp, context, offset, payload),
         });
-        emitted.map(|length| (1, length)).map_err(|_| Failure::LocalProtection)
+        let length = emitted.map_err(|_| Failure::LocalProtection)?;
+        self.unasked = unasked;
+        Ok((1, length))
     }
 
     /// A READ request from the packet `index` of its response on.
@@ -362,6 +391,7 @@ impl Requester {
         let extended = Extended { reth: Some(reth), ..Extended::default() };
         let mut bth = Bth::new(Opcode::ReadRequest, link.remote_qpn, self.next);
         bth.acknowledge = true;
+        self.unasked = 0;
         self.reads += 1;
         let emitted: Result<_, Failure> = link.path.emit(bth, &extended, 0, frame, |_| Ok(()));
         Ok((end - index, emitted?))
@@ -585,7 +615,7 @@ impl Requester {
 
     /// The next packet is the oldest that is not acknowledged.
     fn rewind(&mut self) {
-        (self.next, self.at, self.reads) = (self.una, self.acked, 0);
+        (self.next, self.at, self.reads, self.unasked) = (self.una, self.acked, 0, 0);
     }
 
     /// The responder has no receive.

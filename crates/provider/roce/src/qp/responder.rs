@@ -200,18 +200,30 @@ impl Responder {
         }
     }
 
-    /// A request of the peer.
-    pub fn receive(&mut self, link: &Link, packet: &Packet<'_>, adapter: &mut impl Adapter, counters: &mut Counters) {
+    /// A request of the peer. Returns true if it is a duplicate: it has been carried out, and the peer has not got the answer, perhaps.
+    pub fn receive(
+        &mut self,
+        link: &Link,
+        packet: &Packet<'_>,
+        adapter: &mut impl Adapter,
+        counters: &mut Counters,
+    ) -> bool {
         if self.failed.is_some() {
             counters.wrong_state += 1;
-            return;
+            return false;
         }
-        let psn = packet.bth.psn;
-        if psn.is_before(self.expected) {
+        if packet.bth.psn.is_before(self.expected) {
             counters.duplicates += 1;
             self.repeat(link, packet);
-            return;
+            return true;
         }
+        self.receive_new(link, packet, adapter, counters);
+        false
+    }
+
+    /// A request that has not been carried out: the one that is expected, or one behind it.
+    fn receive_new(&mut self, link: &Link, packet: &Packet<'_>, adapter: &mut impl Adapter, counters: &mut Counters) {
+        let psn = packet.bth.psn;
         if psn != self.expected {
             counters.psn_ahead += 1;
             if !self.asked {

@@ -84,7 +84,8 @@ impl Envelope {
     #[inline]
     pub fn seal(&self, frame: &mut [u8], packet: usize) -> usize {
         let end = self.length() + packet;
-        let value = icrc::of_frame(&frame[..end - ICRC], self.ethernet.length()).expect("a packet has a BTH");
+        let value =
+            icrc::of_frame_in_place(&mut frame[..end - ICRC], self.ethernet.length()).expect("a packet has a BTH");
         frame[end - ICRC..end].copy_from_slice(&value);
         end
     }

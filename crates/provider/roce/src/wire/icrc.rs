@@ -66,6 +66,31 @@ pub fn of(packet: &[u8]) -> Option<[u8; 4]> {
     }
 }
 
+/// [`of`] the packet in a frame whose IP header begins at `network`, for who may write there: the ones are put in their places meanwhile, so
+/// that all bytes lie together.
+#[must_use]
+#[inline]
+pub fn of_frame_in_place(frame: &mut [u8], network: usize) -> Option<[u8; 4]> {
+    let prefixed = frame.get_mut(network.checked_sub(PREFIX)?..)?;
+    match prefixed.get(PREFIX)? >> 4 {
+        4 => sum_in_place(prefixed, &V4_ONES),
+        6 => sum_in_place(prefixed, &V6_ONES),
+        _ => None,
+    }
+}
+
+#[inline]
+fn sum_in_place<const BYTES: usize>(prefixed: &mut [u8], ones: &[u8; BYTES]) -> Option<[u8; 4]> {
+    let headers = prefixed.first_chunk_mut::<BYTES>()?;
+    let saved = *headers;
+    for (byte, ones) in headers.iter_mut().zip(ones) {
+        *byte |= ones;
+    }
+    let sum = crc32::update(0, prefixed);
+    *prefixed.first_chunk_mut::<BYTES>()? = saved;
+    Some(sum.to_le_bytes())
+}
+
 /// [`of`] the packet in a frame whose IP header begins at `network`. The station's header in front of it has room for the prefix: so
 /// bytes are taken and masked a whole register at a time, as they lie.
 #[must_use]
@@ -84,8 +109,5 @@ fn sum<const BYTES: usize>(headers: &[u8; BYTES], ones: &[u8; BYTES], rest: &[u8
     for (byte, ones) in bytes.iter_mut().zip(ones) {
         *byte |= ones;
     }
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&bytes);
-    crc.update(rest);
-    crc.finalize().to_le_bytes()
+    crc32::update(crc32::update(0, &bytes), rest).to_le_bytes()
 }

@@ -168,6 +168,14 @@ fn link(lists: &[*mut NET_BUFFER_LIST]) {
     }
 }
 
+/// Who wants received frames.
+pub struct Takers {
+    /// The adapter's bindings.
+    bindings: Vec<Arc<Binding>>,
+    /// Those of them that want it, for each frame.
+    of_frames: Vec<Vec<usize>>,
+}
+
 impl State {
     /// The binding with a handle that a protocol passes.
     pub fn binding(&self, handle: usize) -> Arc<Binding> {
@@ -186,23 +194,21 @@ impl State {
         bindings.open.values().filter(|binding| binding.adapter.handle == adapter.handle).cloned().collect()
     }
 
+    /// The bindings that want received frames.
+    pub fn takers_of(&self, adapter: &Adapter, frames: &[Vec<u8>]) -> Takers {
+        let bindings = self.bindings_of(adapter);
+        let wanting = |frame: &Vec<u8>| (0..bindings.len()).filter(|&number| bindings[number].wants(frame)).collect();
+        let of_frames = frames.iter().map(wanting).collect();
+        Takers { bindings, of_frames }
+    }
+
     /// Shows received lists to the bindings that want them. Which of them protocols have now: where several want one, or it must come back
     /// at once, it is only lent.
-    pub fn deliver(
-        &self,
-        adapter: &Adapter,
-        lists: &[*mut NET_BUFFER_LIST],
-        frames: &[Vec<u8>],
-        lends: bool,
-    ) -> Vec<usize> {
-        let (bindings, mut held) = (self.bindings_of(adapter), Vec::new());
+    pub fn deliver(&self, lists: &[*mut NET_BUFFER_LIST], takers: &Takers, lends: bool) -> Vec<usize> {
+        let (Takers { bindings, of_frames: takers }, mut held) = (takers, Vec::new());
         if bindings.is_empty() {
             return held;
         }
-        let takers: Vec<Vec<usize>> = frames
-            .iter()
-            .map(|frame| (0..bindings.len()).filter(|&number| bindings[number].wants(frame)).collect())
-            .collect();
         let level = if machine::current_irql() == Irql::DISPATCH_LEVEL { NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL } else { 0 };
         let mut start = 0;
         while start < lists.len() {

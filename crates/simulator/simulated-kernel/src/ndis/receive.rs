@@ -92,9 +92,10 @@ impl State {
                 entry.place = place.clone();
             }
         }
+        let takers = self.takers_of(adapter, &frames);
         let keeps = {
             let mut changing = lock(&adapter.changing);
-            changing.received.extend(frames.iter().cloned());
+            changing.received.extend(frames);
             changing.tags.extend(tags);
             if !resources {
                 changing.indicated += lists.len();
@@ -102,7 +103,7 @@ impl State {
             changing.keeps
         };
         // Protocols that are bound have what they keep; the rest is with those of the test.
-        let held = self.deliver(adapter, lists, &frames, resources || keeps);
+        let held = self.deliver(lists, &takers, resources || keeps);
         if resources {
             return;
         }
