@@ -500,6 +500,32 @@ fn paths(image: &Image, _: &PeFile64<'_>) -> Vec<String> {
     found.map(|place| format!("has the path {place}")).collect()
 }
 
+/// What `ndkctl run --imports` says of it: the functions of the framework that its code asks for, all of which the simulated one has. Decoded
+/// for x86-64 only.
+fn framework(image: &Image, _: &PeFile64<'_>) -> Vec<String> {
+    /// `WdfDriverCreate`, which no driver of the framework does without.
+    const DRIVER_CREATE: u32 = 116;
+    if image.machine != IMAGE_FILE_MACHINE_AMD64 {
+        return Vec::new();
+    }
+    let parsed = image_loader::Image::parse(&image.bytes).expect("an image that the simulated kernel loads");
+    let Some(framework) = parsed.framework() else {
+        return vec!["what it binds to the framework with is not seen".into()];
+    };
+    let mut problems: Vec<_> = framework
+        .called
+        .keys()
+        .filter_map(|&index| {
+            let (name, simulated) =
+                image_loader::framework::find(index).unwrap_or(("a function without a name", false));
+            unless(simulated, format!("calls {name} ({index}), which is not simulated"))
+        })
+        .collect();
+    problems.extend(unless(framework.called.contains_key(&DRIVER_CREATE), "no call of WdfDriverCreate is seen"));
+    problems.extend(framework.unclear.iter().map(|place| format!("what is called at {place:#x} is not seen")));
+    problems
+}
+
 #[test]
 fn headers_are_those_of_a_driver() {
     each(headers);
@@ -518,6 +544,11 @@ fn a_queued_lock_is_released_with_the_handle_that_acquired_it() {
 #[test]
 fn every_import_is_documented_and_old_enough() {
     each(imports);
+}
+
+#[test]
+fn the_functions_of_the_framework_that_it_calls_are_seen_and_simulated() {
+    each(framework);
 }
 
 #[test]

@@ -158,8 +158,7 @@ fn guards_and_exports(made: &mut Made) {
 
 /// The image as a driver of the framework, version 1.15, with that code.
 ///
-/// It has `WDF_BIND_INFO`, the variable that points to the table at [`FUNCTIONS`], and a constant that points to the variable at
-/// [`POINTER`].
+/// It has `WDF_BIND_INFO`, the variable that points to the table at [`FUNCTIONS`], and what points to the variable at [`POINTER`].
 ///
 /// # Panics
 ///
@@ -184,8 +183,6 @@ pub fn bound(code: &[u8]) -> Vec<u8> {
     // What compilers fill the space between functions with.
     made.at(CODE - 16, &[0xCC; 16]);
     made.at(CODE, code);
-    // Nothing may write what has the pointer: so it is a constant.
-    made.put(SECTIONS + 40 + 36, &0x4000_0040_u32.to_le_bytes());
     made.0
 }
 
@@ -193,5 +190,5 @@ pub fn bound(code: &[u8]) -> Vec<u8> {
 pub const CODE: u32 = TEXT + 0x200;
 /// The variable of [`bound`] that points to the framework's table.
 pub const FUNCTIONS: u32 = DATA + 0x800;
-/// The constant of [`bound`] that points to [`FUNCTIONS`].
+/// What points to [`FUNCTIONS`] in [`bound`], among the data that may be written.
 pub const POINTER: u32 = DATA + 0x808;

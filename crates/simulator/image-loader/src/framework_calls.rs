@@ -169,7 +169,7 @@ impl Registers {
 /// An operand in memory.
 enum Memory {
     Other,
-    /// A constant that points to the variable: so does code reach what it takes for another module's.
+    /// What points to the variable since the image was linked: so does code reach what it takes for another module's.
     Pointer,
     /// The variable that points to the table.
     Variable,
@@ -311,11 +311,12 @@ impl Search<'_> {
         }
     }
 
+    /// Linkers put such a pointer among the data that may be written, too (`__imp_` of a symbol that turned out to be the image's own).
     fn points_to_variable(&self, address: u64) -> bool {
-        let constant = u32::try_from(address)
+        let data = u32::try_from(address)
             .ok()
-            .filter(|&address| self.image.access(address).is_some_and(|access| !access.write && !access.execute));
-        let value = constant.and_then(|address| self.image.relative(self.image.long(address)?));
+            .filter(|&address| self.image.access(address).is_some_and(|access| !access.execute));
+        let value = data.and_then(|address| self.image.relative(self.image.long(address)?));
         value == Some(self.binding.table)
     }
 

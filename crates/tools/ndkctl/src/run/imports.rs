@@ -24,6 +24,8 @@ struct Shown {
     imports: Vec<Row>,
     /// Places where the table of the framework's functions is read and it is not seen which function is wanted.
     unclear: Vec<u32>,
+    /// It binds to the framework with a structure that it makes as it runs: what it calls of it is not in the list.
+    unlisted: bool,
 }
 
 /// An import, or a function of the framework.
@@ -65,7 +67,9 @@ fn of(path: &Path, image: &Image, all: &[(&Path, Image)]) -> Shown {
     let imports: Vec<Row> = image.imports.iter().map(|import| row(import, all)).chain(called).collect();
     let missing = imports.iter().filter(|row| row.found == MISSING).count();
     let unclear = framework.iter().flat_map(|framework| framework.unclear.iter().copied()).collect();
-    Shown { image: path.display().to_string(), missing, imports, unclear }
+    let binds = image.imports.iter().any(|import| matches!(&import.name, Name::Name(name) if name == "WdfVersionBind"));
+    let unlisted = binds && framework.is_none();
+    Shown { image: path.display().to_string(), missing, imports, unclear, unlisted }
 }
 
 /// A function of the framework. The image calls it by its index, in the table of the version that it was built for.
@@ -107,6 +111,11 @@ fn show(image: &Shown) {
     say!("{}: {} imports, {} missing", image.image, image.imports.len(), image.missing);
     if image.missing > 0 {
         note!("an image loads without them, and a run ends where one of them is called (docs/simulated-kernel.md)");
+    }
+    if image.unlisted {
+        note!(
+            "binds to KMDF with a structure that it makes as it runs: which of its functions it calls is not seen here"
+        );
     }
     if !image.unclear.is_empty() {
         let places: Vec<String> = image.unclear.iter().map(|place| format!("+{place:#x}")).collect();

@@ -30,6 +30,24 @@ fn imports_are_listed_with_what_is_missing() {
     assert_eq!((&value[0]["missing"], &value[0]["imports"][2]["delayed"]), (&1.into(), &true.into()));
 }
 
+/// Which functions of the framework such an image calls is not known, and that is said.
+#[test]
+fn an_image_that_makes_what_it_binds_with_is_not_called_complete() {
+    let mut image = made();
+    let [name, other] = [&b"KeInitializeDpc\0"[..], b"WdfVersionBind\0\0"];
+    let place = image.windows(name.len()).position(|bytes| bytes == name).expect("its import");
+    image[place..][..other.len()].copy_from_slice(other);
+    for (name, image, unlisted) in [("binds.sys", image, true), ("binds-not.sys", made(), false)] {
+        let path = file(name, &image);
+        let path = path.to_str().expect("a path in UTF-8");
+        let said = text(&ndkctl(&["run", "--imports", path]).stderr).to_owned();
+        assert_eq!(said.contains("binds to KMDF with a structure that it makes as it runs"), unlisted, "{said}");
+        let value = serde_json::from_slice(&ndkctl(&["run", "--imports", "--json", path]).stdout).expect("JSON");
+        schema::check("run", &value);
+        assert_eq!(value[0]["unlisted"], unlisted);
+    }
+}
+
 /// The one image imports number 42 of the kernel, and another one of the kernel's name has it.
 #[test]
 fn an_image_imports_from_another() {
