@@ -242,7 +242,10 @@ fn a_library_says_whether_it_has_tests_and_examples() {
     assert!(libraries > 30, "{libraries} libraries were seen");
     let steps = std::fs::read_to_string(sources::root().join("crates/tools/xtask/src/ci.rs")).expect("the steps of CI");
     for name in IN_CI {
-        assert!(steps.contains(&format!("cargo test -p {name} --lib")), "no step of CI runs the tests of {name}");
+        let runs = |line: &str| {
+            line.contains("cargo test ") && line.contains(&format!(" -p {name} ")) && line.contains(" --lib")
+        };
+        assert!(steps.lines().any(runs), "no step of CI runs the tests of {name}");
     }
 }
 
