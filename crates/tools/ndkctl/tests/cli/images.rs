@@ -40,7 +40,7 @@ fn an_image_that_makes_what_it_binds_with_is_not_called_complete() {
     for (name, image, unlisted) in [("binds.sys", image, true), ("binds-not.sys", made(), false)] {
         let path = file(name, &image);
         let path = path.to_str().expect("a path in UTF-8");
-        let said = text(&ndkctl(&["run", "--imports", path]).stderr).to_owned();
+        let said = text(&ndkctl(&["run", "--imports", path]).stderr);
         assert_eq!(said.contains("binds to KMDF with a structure that it makes as it runs"), unlisted, "{said}");
         let value = serde_json::from_slice(&ndkctl(&["run", "--imports", "--json", path]).stdout).expect("JSON");
         schema::check("run", &value);
