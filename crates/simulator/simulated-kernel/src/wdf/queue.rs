@@ -149,8 +149,17 @@ impl State {
             self.finish_request(request, STATUS_INVALID_DEVICE_STATE, 0);
             return;
         }
-        lock(&queue.waiting).push_back(request.clone());
+        self.put(queue, request);
         self.present(queue);
+    }
+
+    /// A request waits in a queue from now on; one that was cancelled meanwhile has waited.
+    fn put(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) {
+        if request.cancelled.load(Acquire) {
+            self.cancelled_on_queue(queue, request);
+        } else {
+            lock(&queue.waiting).push_back(request.clone());
+        }
     }
 
     /// Hands waiting requests to the driver, as many as the queue lets it have at a time.
@@ -228,11 +237,7 @@ impl State {
         let accepts = queue.accepts.load(Acquire);
         if accepts {
             let before = lock(&request.progress).queue.take();
-            if request.cancelled.load(Acquire) {
-                self.cancelled_on_queue(queue, request);
-            } else {
-                lock(&queue.waiting).push_back(request.clone());
-            }
+            self.put(queue, request);
             if let Some(before) = before {
                 before.delivered.fetch_sub(1, AcqRel);
                 self.present(&before);
@@ -563,11 +568,7 @@ pub extern "C" fn WdfDeviceEnqueueRequest(
             return STATUS_WDF_BUSY;
         }
         lock(&request.progress).outside = Outside::No;
-        if request.cancelled.load(Acquire) {
-            state.cancelled_on_queue(&queue, &request);
-        } else {
-            state.enqueue(&queue, &request);
-        }
+        state.enqueue(&queue, &request);
         STATUS_SUCCESS
     })
 }

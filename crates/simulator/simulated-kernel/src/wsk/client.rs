@@ -27,6 +27,7 @@ use crate::{
     state::State,
     tracked::{Kind, Object},
     waiting::{self, Wait},
+    wdm::clock,
 };
 
 static FUNCTIONS: WSK_PROVIDER_DISPATCH = WSK_PROVIDER_DISPATCH {
@@ -136,7 +137,7 @@ extern "system" fn WskCaptureProviderNPI(
         let end = match timeout {
             WSK_NO_WAIT => Some(0),
             WSK_INFINITE_WAIT => None,
-            milliseconds => Some(state.machine.now().saturating_add(u64::from(milliseconds) * 1_000)),
+            milliseconds => Some(clock::known(state).saturating_add(u64::from(milliseconds) * 1_000)),
         };
         let mut is_leaving = false;
         let there = waiting::until(state, end, "WskCaptureProviderNPI", || {
