@@ -32,7 +32,7 @@ const INVALIDATE: &str = "RoCEv2 7: the responder acknowledges the SEND, fails i
 const TIMING: &[(&str, &str, &str)] = &[
     ("connect.passive-side-gives-up", "failed: NdkCompleteConnect: STATUS_SUCCESS", REJ),
     ("connect.rejected-after-the-peer-gave-up", "failed: NdkReject by the active side: STATUS_SUCCESS", REJ),
-    ("object.requests-complete-once", "observed: ", "it counts what pends, and a connect over the wire pends longer"),
+    ("object.requests-complete-once", "observed: ", "a connect over the wire pends, whatever the mode"),
 ];
 
 const REJ: &str = "the peer's REJ is still on its way; the disconnect event follows";

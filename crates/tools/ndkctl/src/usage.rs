@@ -69,6 +69,10 @@ fn one_line(error: &Error, arguments: &[OsString]) -> String {
         Some(value) => value.to_string(),
         None => String::new(),
     };
+    let value = || {
+        let value = text(ContextKind::InvalidValue);
+        if value.is_empty() { "empty".to_owned() } else { value }
+    };
     let what = match error.kind() {
         ErrorKind::UnknownArgument => {
             let flags: Vec<_> = innermost
@@ -85,19 +89,18 @@ fn one_line(error: &Error, arguments: &[OsString]) -> String {
             format!("a command is missing; allowed: {}", subcommands(innermost))
         }
         ErrorKind::InvalidValue => {
-            let (argument, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
+            let argument = text(ContextKind::InvalidArg);
             let allowed = text(ContextKind::ValidValue);
-            let value = if value.is_empty() { "nothing".to_owned() } else { value };
             if allowed.is_empty() {
                 format!("{argument} needs a value")
             } else {
-                format!("{argument} cannot be {value}; allowed: {allowed}")
+                format!("{argument} cannot be {}; allowed: {allowed}", value())
             }
         }
         ErrorKind::ValueValidation => {
-            let (argument, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
+            let argument = text(ContextKind::InvalidArg);
             let allowed = error.source().map(ToString::to_string).unwrap_or_default();
-            format!("{argument} cannot be {value}: {allowed}")
+            format!("{argument} cannot be {}: {allowed}", value())
         }
         _ => {
             let rendered = error.render().to_string();

@@ -161,6 +161,21 @@ fn results_become_a_page_and_are_compared() {
 }
 
 #[test]
+fn two_runs_of_one_provider_differ_in_nothing_whatever_their_seeds() {
+    let files = ["one-run.json", "other-run.json"].map(file);
+    for (path, seed) in files.iter().zip(["1", "2"]) {
+        fs::write(path, run(&["--seed", seed]).0.to_string()).expect("room");
+    }
+    let compared = json("report", &["report", "--baseline", name(&files[0]), name(&files[1])]);
+    let counts = ["worse", "better", "other"].map(|count| &compared[count]);
+    assert!(counts.iter().all(|&count| *count == 0), "{compared}");
+    assert!(compared["same"].as_u64() > Some(400), "{compared}");
+    for path in files {
+        fs::remove_file(path).expect("it is there");
+    }
+}
+
+#[test]
 fn the_page_has_the_timeline_of_what_was_recorded() {
     let [results, recording, page] = ["recorded.json", "recorded", "recorded.html"].map(file);
     let (value, _) = run(&["--filter", "arm.merge-any-any", "--record", name(&recording)]);
