@@ -204,6 +204,15 @@ impl Context {
         Ok(absolute("target").join(folder).join("ndkctl").with_extension(env::consts::EXE_EXTENSION))
     }
 
+    /// An example, optimised. The other packages are named for the features that they ask of what all share: so what a build of ndkctl has
+    /// made is used again.
+    pub fn example(&self, package: &str, name: &str) -> Result<PathBuf> {
+        let sh = &self.sh;
+        let packages = ["-p", "ndkctl", "-p", "simulated-kernel", "-p", package];
+        cmd!(sh, "cargo build --quiet --release {packages...} --example {name}").run()?;
+        Ok(absolute("target/release/examples").join(name).with_extension(env::consts::EXE_EXTENSION))
+    }
+
     /// Whether there is Wine: it is installed if that is possible, or a message says what is left out.
     pub fn have_wine(&self, wine: &str, left_out: &str) -> bool {
         if have(wine) {

@@ -82,7 +82,8 @@ impl Frames {
             return read_frames(context, capture);
         }
         let capture = scratch.path().join("frames.pcap");
-        cmd!(sh, "cargo run --quiet -p roce --example pair -- {capture}").run()?;
+        let pair = context.example("roce", "pair")?;
+        cmd!(sh, "{pair} {capture}").run()?;
         read_frames(context, &capture)
     }
 }

@@ -73,11 +73,12 @@ impl Timeline {
         wire_page(&browser, &wire)?;
 
         let middle = page("middle.html");
-        cmd!(sh, "cargo run --quiet --release --example large -- {middle} 50 25000").ignore_stdout().run()?;
+        let pages = context.example("recording", "large")?;
+        cmd!(sh, "{pages} {middle} 50 25000").ignore_stdout().run()?;
         middle_page(&browser, &middle)?;
 
         let large = page("large.html");
-        let made = cmd!(sh, "cargo run --quiet --release --example large -- {large}").read()?;
+        let made = cmd!(sh, "{pages} {large}").read()?;
         large_page(&browser, &large)?;
         println!("the page draws {drawn} marks, finds, tells, answers a pointer and zooms; so does one of {made}");
 
@@ -136,11 +137,8 @@ impl Timeline {
         let name = format!("report-{pairs}-{}", if pairs == 1 { "pair" } else { "pairs" });
         let [results, recording, page] =
             ["json", "ndkrec", "html"].map(|kind| browser.folder.join(format!("{name}.{kind}")));
-        let count = pairs.to_string();
-        cmd!(sh, "cargo run --quiet --package examples --example many_queue_pairs -- {count} 1")
-            .env("NDK_RECORD", &recording)
-            .ignore_stdout()
-            .run()?;
+        let (consumer, count) = (browser.context.example("examples", "many_queue_pairs")?, pairs.to_string());
+        cmd!(sh, "{consumer} {count} 1").env("NDK_RECORD", &recording).ignore_stdout().run()?;
         let json = cmd!(sh, "{ndkctl} selftest --filter arm.one-callback-per-arm --deterministic --json").read()?;
         let mut run: serde_json::Value = serde_json::from_str(&json)?;
         let case = run["cases"][0]["name"].clone();

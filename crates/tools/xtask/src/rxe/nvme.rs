@@ -52,8 +52,7 @@ fn bytes(blocks: usize, seed: u32) -> Vec<u8> {
 /// Reads the whole namespace, writes some blocks and reads them again.
 pub fn judge(context: &Context, guest: &Guest) -> Result<()> {
     let sh = &context.sh;
-    cmd!(sh, "cargo build --quiet --package examples --example nvme_read").run()?;
-    let program = absolute("target/debug/examples/nvme_read");
+    let program = context.example("examples", "nvme_read")?;
     let scratch = absolute("target/rxe/nvme");
     sh.remove_path(&scratch)?;
     let (disk, written) = (bytes(BLOCKS, 1), bytes(WRITTEN, 2));
