@@ -14,6 +14,7 @@ mod notifications;
 mod queued_locks;
 mod removal;
 mod requests;
+mod sent;
 mod spin_locks;
 mod turns;
 mod wait_locks;

@@ -176,6 +176,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<Devices>>();
     parts.add::<Mutex<OpenedFiles>>();
     parts.add::<BusIsLate>();
+    parts.add::<crate::wdf::sent::BusIsLate>();
     parts.add::<Mutex<PowerStates>>();
     parts.add::<Mutex<io::request::Requests>>();
     parts.add::<Mutex<io::work_item::WorkItems>>();

@@ -4,7 +4,7 @@
 mod image;
 
 use std::sync::{
-    Arc,
+    Arc, Weak,
     atomic::Ordering::{Acquire, Release},
 };
 
@@ -80,6 +80,8 @@ pub struct Device {
     state: Arc<State>,
     device: Arc<DeviceObject>,
     node: u64,
+    /// The filters above it, the lowest first.
+    filters: Vec<Self>,
 }
 
 impl Kernel {
@@ -174,6 +176,47 @@ impl Driver {
     ///
     /// What the driver says. Then nothing of the device may be left.
     pub fn add_device(&self) -> Result<Device, NTSTATUS> {
+        self.add_device_under(&[])
+    }
+
+    /// As [`Driver::add_device`], with drivers whose devices are attached above it, the lowest first: upper filters. Each is asked to take
+    /// the device before any is started; one that makes no device leaves it alone.
+    ///
+    /// # Errors
+    ///
+    /// What one of the drivers says.
+    pub fn add_device_under(&self, filters: &[&Self]) -> Result<Device, NTSTATUS> {
+        let mut device = self.make_device()?.ok_or(STATUS_DEVICE_BUSY)?;
+        let mut top = device.device.clone();
+        for filter in filters {
+            match filter.make_device() {
+                Ok(Some(made)) => {
+                    let of_filter = made.device.clone();
+                    let _ = of_filter.lower.set(top);
+                    top = of_filter;
+                    device.filters.push(made);
+                }
+                Ok(None) => {}
+                Err(status) => {
+                    device.delete();
+                    return Err(status);
+                }
+            }
+        }
+        if !device.filters.is_empty() {
+            *lock(&device.device.highest) = Arc::downgrade(&top);
+        }
+        if let Err(status) = device.start() {
+            device.power_down();
+            device.clean_up();
+            device.finish();
+            return Err(status);
+        }
+        Ok(device)
+    }
+
+    /// Asks the driver to take a device. `None` if it makes none.
+    fn make_device(&self) -> Result<Option<Device>, NTSTATUS> {
         let state = &self.state;
         let (handle, add) = {
             let drivers = state.drivers();
@@ -192,21 +235,15 @@ impl Driver {
         let made = state.locked::<Nodes>().0.get(&node).copied().flatten();
         let Some(made) = made else {
             state.locked::<Nodes>().0.remove(&node);
-            return Err(if status < 0 { status } else { STATUS_DEVICE_BUSY });
+            return if status < 0 { Err(status) } else { Ok(None) };
         };
         let Some(device) = state.object(made).part() else { unreachable!("it was made as a device") };
-        let device = Device { state: state.clone(), device, node };
+        let device = Device { state: state.clone(), device, node, filters: Vec::new() };
         if status < 0 {
             device.delete();
             return Err(status);
         }
-        if let Err(status) = device.start() {
-            device.power_down();
-            device.clean_up();
-            device.finish();
-            return Err(status);
-        }
-        Ok(device)
+        Ok(Some(device))
     }
 
     /// Unloads the driver, and checks that nothing of it is left.
@@ -311,38 +348,68 @@ fn unload_of(object: usize) -> PDRIVER_UNLOAD {
     unsafe { (*object).DriverUnload }
 }
 
+fn check(status: Option<NTSTATUS>) -> Result<(), NTSTATUS> {
+    status.filter(|&status| status < 0).map_or(Ok(()), Err)
+}
+
 impl Device {
+    /// Its devices, the lowest first.
+    fn upwards(&self) -> impl Iterator<Item = &Arc<DeviceObject>> {
+        std::iter::once(&self.device).chain(self.filters.iter().map(|filter| &filter.device))
+    }
+
+    /// Its devices, the highest first.
+    fn downwards(&self) -> impl Iterator<Item = &Arc<DeviceObject>> {
+        self.filters.iter().rev().map(|filter| &filter.device).chain(std::iter::once(&self.device))
+    }
+
     fn start(&self) -> Result<(), NTSTATUS> {
-        let check = |status: Option<NTSTATUS>| status.filter(|&status| status < 0).map_or(Ok(()), Err);
-        check(callback!(self.device, EvtDevicePrepareHardware, std::ptr::null_mut(), std::ptr::null_mut()))?;
-        check(callback!(self.device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final))?;
-        check(callback!(self.device, EvtDeviceSelfManagedIoInit))?;
-        self.device.finished.store(true, Release);
-        self.state.enable_interfaces(&self.device, true);
+        for device in self.upwards() {
+            check(callback!(device, EvtDevicePrepareHardware, std::ptr::null_mut(), std::ptr::null_mut()))?;
+            check(callback!(device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final))?;
+            check(callback!(device, EvtDeviceSelfManagedIoInit))?;
+        }
+        for device in self.upwards() {
+            device.finished.store(true, Release);
+        }
+        for device in self.upwards() {
+            self.state.enable_interfaces(device, true);
+        }
         Ok(())
     }
 
     fn power_down(&self) {
-        callback!(self.device, EvtDeviceSelfManagedIoSuspend);
-        callback!(self.device, EvtDeviceD0Exit, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final);
-        callback!(self.device, EvtDeviceReleaseHardware, std::ptr::null_mut());
+        for device in self.downwards() {
+            callback!(device, EvtDeviceSelfManagedIoSuspend);
+            callback!(device, EvtDeviceD0Exit, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final);
+            callback!(device, EvtDeviceReleaseHardware, std::ptr::null_mut());
+        }
     }
 
     /// What the framework does both when a device is removed and when it has been removed by surprise.
     fn clean_up(&self) {
-        self.state.enable_interfaces(&self.device, false);
-        callback!(self.device, EvtDeviceSelfManagedIoFlush);
+        for device in self.downwards() {
+            self.state.enable_interfaces(device, false);
+            callback!(device, EvtDeviceSelfManagedIoFlush);
+        }
     }
 
     /// The end of a removal.
     fn finish(self) {
-        callback!(self.device, EvtDeviceSelfManagedIoCleanup);
+        for device in self.downwards() {
+            callback!(device, EvtDeviceSelfManagedIoCleanup);
+        }
         self.delete();
     }
 
     fn delete(self) {
-        self.state.locked::<Nodes>().0.remove(&self.node);
-        self.state.delete_object(self.device.handle.load(Acquire));
+        let Self { state, device, node, filters } = self;
+        *lock(&device.highest) = Weak::new();
+        for filter in filters.into_iter().rev() {
+            filter.delete();
+        }
+        state.locked::<Nodes>().0.remove(&node);
+        state.delete_object(device.handle.load(Acquire));
     }
 
     /// Removes the device, as the device manager does: asks, and gives it back if somebody says no.
@@ -355,8 +422,10 @@ impl Device {
         let asked = self.state.ask_targets(&self.device);
         let open = if self.device.files() > 0 { STATUS_DEVICE_BUSY } else { 0 };
         let mut status = if asked < 0 { asked } else { open };
-        if status == 0 {
-            status = callback!(self.device, EvtDeviceQueryRemove).unwrap_or(0);
+        for device in self.downwards() {
+            if status == 0 {
+                status = callback!(device, EvtDeviceQueryRemove).unwrap_or(0);
+            }
         }
         if status < 0 {
             self.state.tell_targets(&self.device, false);
@@ -370,17 +439,19 @@ impl Device {
         Ok(())
     }
 
-    /// Returns true if the driver has said that the device failed for good.
+    /// Returns true if the driver, or that of a filter, has said that the device failed for good.
     ///
     /// Plug and play removes such a device by surprise, which is left to the test.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.device.failed.load(Acquire)
+        self.upwards().any(|device| device.failed.load(Acquire))
     }
 
     /// The device is gone, and nobody was asked.
     pub fn surprise_remove(self) {
-        callback!(self.device, EvtDeviceSurpriseRemoval);
+        for device in self.downwards() {
+            callback!(device, EvtDeviceSurpriseRemoval);
+        }
         self.power_down();
         self.clean_up();
         // The system tells consumers when the drivers have heard of it.
@@ -396,24 +467,32 @@ impl Device {
     ///
     /// What the driver says: to the question, or at the start.
     pub fn stop_and_start(&self) -> Result<(), NTSTATUS> {
-        let check = |status: Option<NTSTATUS>| status.filter(|&status| status < 0).map_or(Ok(()), Err);
-        check(callback!(self.device, EvtDeviceQueryStop))?;
+        for device in self.downwards() {
+            check(callback!(device, EvtDeviceQueryStop))?;
+        }
         self.power_down();
-        check(callback!(self.device, EvtDevicePrepareHardware, std::ptr::null_mut(), std::ptr::null_mut()))?;
-        check(callback!(self.device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final))?;
-        check(callback!(self.device, EvtDeviceSelfManagedIoRestart))
+        for device in self.upwards() {
+            check(callback!(device, EvtDevicePrepareHardware, std::ptr::null_mut(), std::ptr::null_mut()))?;
+            check(callback!(device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final))?;
+            check(callback!(device, EvtDeviceSelfManagedIoRestart))?;
+        }
+        Ok(())
     }
 
     /// The system sleeps, and the device with it.
     pub fn sleep(&self) {
-        callback!(self.device, EvtDeviceSelfManagedIoSuspend);
-        callback!(self.device, EvtDeviceD0Exit, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3);
+        for device in self.downwards() {
+            callback!(device, EvtDeviceSelfManagedIoSuspend);
+            callback!(device, EvtDeviceD0Exit, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3);
+        }
     }
 
     /// The system is awake again.
     pub fn wake(&self) {
-        callback!(self.device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3);
-        callback!(self.device, EvtDeviceSelfManagedIoRestart);
+        for device in self.upwards() {
+            callback!(device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3);
+            callback!(device, EvtDeviceSelfManagedIoRestart);
+        }
     }
 
     /// Queries for an interface, as a consumer's driver does, into `place`. A success counts a user.

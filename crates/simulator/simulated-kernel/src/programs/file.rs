@@ -17,7 +17,6 @@ use crate::{
     text, waiting,
     wdf::{
         device::DeviceObject,
-        device_init::Transfers,
         file::FileObject,
         request::{Asks, Ended, Output, RequestObject},
     },
@@ -26,6 +25,7 @@ use crate::{
 /// A control device, opened by a program. Closed when dropped.
 pub struct File {
     state: Arc<State>,
+    /// The highest of its stack.
     device: Arc<DeviceObject>,
     object: Arc<FileObject>,
     /// The process that has opened it, in whose context it asks.
@@ -66,7 +66,7 @@ impl State {
         let (device, name) = found.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
         device.open_file()?;
         let object = self.create_file(&device, &name).inspect_err(|_| self.close_file(&device))?;
-        Ok(File { state: self.clone(), device, object, process: context::process() })
+        Ok(File { state: self.clone(), device: device.top(), object, process: context::process() })
     }
 }
 
@@ -106,34 +106,45 @@ impl File {
     /// Reads so many bytes at offset zero, as [`File::begin`].
     #[must_use]
     pub fn begin_read(&self, length: usize) -> Pending {
-        self.send(Asks::Read, self.method_of_transfers(false), &[], Output::Copied(length), None)
+        self.begin_read_at(0, length)
     }
 
     /// Writes bytes at offset zero, as [`File::begin`].
     #[must_use]
     pub fn begin_write(&self, bytes: &[u8]) -> Pending {
-        self.send(Asks::Write, self.method_of_transfers(true), bytes, Output::Copied(0), None)
+        self.begin_write_at(0, bytes)
     }
 
-    /// How a read or write passes its buffer, in the numbers of a control code's method.
-    fn method_of_transfers(&self, writes: bool) -> u32 {
-        match self.device.with.transfers {
-            Transfers::Buffered => 0,
-            Transfers::Direct => {
-                if writes {
-                    1
-                } else {
-                    2
-                }
-            }
-            Transfers::Neither => 3,
-        }
+    /// Reads so many bytes from an offset on, as [`File::begin`].
+    #[must_use]
+    pub fn begin_read_at(&self, offset: i64, length: usize) -> Pending {
+        self.send_at(offset, Asks::Read, 0, &[], Output::Copied(length), None)
+    }
+
+    /// Writes bytes at an offset, as [`File::begin`].
+    #[must_use]
+    pub fn begin_write_at(&self, offset: i64, bytes: &[u8]) -> Pending {
+        self.send_at(offset, Asks::Write, 0, bytes, Output::Copied(0), None)
     }
 
     fn send(&self, asks: Asks, code: u32, input: &[u8], output: Output, ended: Option<Ended>) -> Pending {
+        self.send_at(0, asks, code, input, output, ended)
+    }
+
+    fn send_at(
+        &self,
+        offset: i64,
+        asks: Asks,
+        code: u32,
+        input: &[u8],
+        output: Output,
+        ended: Option<Ended>,
+    ) -> Pending {
         self.object.request_begins();
-        let request = Arc::new(RequestObject::of(asks, code, input, output, Some(self.object.clone())).telling(ended));
-        let (state, device) = (&self.state, &self.device);
+        let (state, device) = (&self.state, &self.state.first_that_looks(&self.device, asks));
+        let code = if asks == Asks::Control { code } else { device.method_of_transfers(asks == Asks::Write) };
+        let request = RequestObject::of(asks, code, input, output, Some(self.object.clone())).at(offset);
+        let request = Arc::new(request.telling(ended));
         state.register_request(device, &request);
         device.requests.fetch_add(1, AcqRel);
         context::in_process(self.process, || state.request_arrives(device, &request));
@@ -144,15 +155,7 @@ impl File {
 impl Pending {
     /// Cancels the request. The driver may complete it nevertheless.
     pub fn cancel(&self) {
-        let queues = lock(&self.device.queues).clone();
-        for queue in queues {
-            if let Some(queue) = self.state.object(queue).part()
-                && self.state.cancel_waiting(&queue, |one| Arc::ptr_eq(one, &self.request))
-            {
-                return;
-            }
-        }
-        self.state.cancel_request(&self.request);
+        self.state.cancel_for(&self.device, &self.request);
     }
 
     /// Returns true if the request is complete.

@@ -3,7 +3,7 @@
 use std::{
     ptr,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{
             AtomicBool, AtomicU32, AtomicUsize,
             Ordering::{Acquire, Release},
@@ -23,7 +23,7 @@ use wdk_bindings::{
 };
 
 use super::{
-    device_init::With,
+    device_init::{With, method_of_transfers},
     function::function,
     object::{Kind, Object, Part, STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED, has_parent, read_attributes},
 };
@@ -80,6 +80,12 @@ pub struct DeviceObject {
     pub requests: AtomicU32,
     pub queues: Mutex<Vec<usize>>,
     pub default_queue: AtomicUsize,
+    /// The device below it in its stack, if a driver has that; without one there is the bus's.
+    pub lower: OnceLock<Arc<Self>>,
+    /// The highest device of the stack that it is the lowest of, if that is another one.
+    pub highest: Mutex<Weak<Self>>,
+    /// Its I/O target for what is below; zero until the driver has asked for it.
+    pub target: Mutex<usize>,
 }
 
 /// The files of a device.
@@ -116,6 +122,9 @@ impl DeviceObject {
             requests: AtomicU32::new(0),
             queues: Mutex::default(),
             default_queue: AtomicUsize::new(0),
+            lower: OnceLock::new(),
+            highest: Mutex::default(),
+            target: Mutex::default(),
         }
     }
 
@@ -128,6 +137,22 @@ impl DeviceObject {
     /// Returns true if it is a miniport's, which NDIS has the device of.
     pub const fn is_of_miniport(&self) -> bool {
         self.functional != 0
+    }
+
+    /// How its reads and writes pass their buffer, in the numbers of a control code's method: of a filter as those of what is below.
+    pub fn method_of_transfers(&self, writes: bool) -> u32 {
+        let mut device = self;
+        while device.with.filter
+            && let Some(lower) = device.lower.get()
+        {
+            device = lower;
+        }
+        method_of_transfers(&device.with, writes)
+    }
+
+    /// The highest device of its stack, to which requests go.
+    pub fn top(self: &Arc<Self>) -> Arc<Self> {
+        lock(&self.highest).upgrade().unwrap_or_else(|| self.clone())
     }
 
     /// How many files are open on it.

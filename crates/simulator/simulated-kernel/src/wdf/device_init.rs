@@ -57,6 +57,21 @@ pub struct With {
     pub transfers: Transfers,
 }
 
+/// How a read or write passes its buffer, in the numbers of a control code's method.
+pub const fn method_of_transfers(with: &With, writes: bool) -> u32 {
+    match with.transfers {
+        Transfers::Buffered => 0,
+        Transfers::Direct => {
+            if writes {
+                1
+            } else {
+                2
+            }
+        }
+        Transfers::Neither => 3,
+    }
+}
+
 /// `EvtIoInCallerContext`.
 pub type InCallerContext = unsafe extern "C" fn(WDFDEVICE, WDFREQUEST);
 

@@ -174,11 +174,15 @@ impl State {
                 unsafe { cleanup(file.pointer()) };
             });
         }
-        let queues = lock(&file.device.queues).clone();
-        for queue in queues {
-            if let Some(queue) = self.object(queue).part() {
-                self.cancel_waiting(&queue, |request| request.is_by(file));
+        let mut of_stack = Some(file.device.top());
+        while let Some(device) = of_stack {
+            let queues = lock(&device.queues).clone();
+            for queue in queues {
+                if let Some(queue) = self.object(queue).part() {
+                    self.cancel_waiting(&queue, |request| request.is_by(file));
+                }
             }
+            of_stack = device.lower.get().cloned();
         }
         if file.uses.fetch_sub(1, AcqRel) == 1 {
             self.finish_file(file);
@@ -214,7 +218,11 @@ impl State {
 pub extern "C" fn WdfRequestGetFileObject(_globals: PWDF_DRIVER_GLOBALS, handle: WDFREQUEST) -> WDFFILEOBJECT {
     function!("WdfRequestGetFileObject", |state| {
         let request = owned(state, handle);
-        request.file.as_ref().map_or(std::ptr::null_mut(), |file| file.pointer())
+        // A filter that wants no file objects has none, whatever the driver below it has.
+        let of_queue = lock(&request.progress).queue.as_ref().map(|queue| queue.device.clone());
+        let file =
+            request.file.as_ref().filter(|file| of_queue.is_none_or(|device| Arc::ptr_eq(&device, &file.device)));
+        file.map_or(std::ptr::null_mut(), |file| file.pointer())
     })
 }
 

@@ -15,7 +15,7 @@ use wdk_bindings::{
 use super::{
     function::function,
     object::{Kind, Object, Part},
-    request::{RequestObject, owned},
+    request::{RequestObject, at_hand},
 };
 use crate::{
     context, pool,
@@ -77,6 +77,18 @@ impl Kind for MemoryObject {
         if self.paged {
             object.require_passive_level();
         }
+    }
+}
+
+impl MemoryObject {
+    /// The program's memory that a driver has locked, for as long as the request has it.
+    pub const fn of_program(buffer: (usize, usize)) -> Self {
+        Self::new(buffer, Owner::Request, false)
+    }
+
+    /// Its buffer, and how long that is.
+    pub fn whole(&self) -> (usize, usize) {
+        *lock(&self.buffer)
     }
 }
 
@@ -262,7 +274,7 @@ pub extern "C" fn WdfRequestRetrieveInputMemory(
     place: *mut WDFMEMORY,
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveInputMemory", |state| {
-        let request = owned(state, handle);
+        let request = at_hand(state, handle);
         if request.is_one_sided(true) {
             return STATUS_INVALID_DEVICE_REQUEST;
         }
@@ -276,7 +288,7 @@ pub extern "C" fn WdfRequestRetrieveOutputMemory(
     place: *mut WDFMEMORY,
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveOutputMemory", |state| {
-        let request = owned(state, handle);
+        let request = at_hand(state, handle);
         if request.is_one_sided(false) {
             return STATUS_INVALID_DEVICE_REQUEST;
         }

@@ -19,8 +19,11 @@ pub mod registry;
 pub mod request;
 pub mod request_cancel;
 pub mod request_facts;
+pub mod request_user;
+pub mod sent;
 pub mod spin_lock;
 pub mod target;
+pub mod target_io;
 pub mod timer;
 pub mod wait_lock;
 pub mod work_item;
@@ -91,8 +94,18 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
-        for (name, function) in device_init::entries().into_iter().chain(file::entries()).chain(queue::entries()) {
-            let index = FUNCTIONS.iter().position(|one| *one == name).expect("a function of the framework");
+        let lists: [&[(&'static str, *const ())]; 8] = [
+            &device_init::entries(),
+            &file::entries(),
+            &object::entries(),
+            &queue::entries(),
+            &request_user::entries(),
+            &sent::entries(),
+            &target::entries(),
+            &target_io::entries(),
+        ];
+        for &(name, function) in lists.into_iter().flatten() {
+            let index = FUNCTIONS.iter().position(|&one| one == name).expect("a function of the framework");
             // SAFETY: a function's address; whoever calls it gives it back the type that the framework's header has for the name.
             table[index] = Some(unsafe { std::mem::transmute::<*const (), Function>(function) });
         }

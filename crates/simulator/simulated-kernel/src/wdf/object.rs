@@ -26,6 +26,7 @@ use crate::{
     context::{self, DriverId},
     pool,
     report::bug_check,
+    routine::routine,
     rule::Rule,
     state::{self, State, lock},
 };
@@ -115,15 +116,49 @@ pub struct Object {
     children: Mutex<Vec<usize>>,
     references: AtomicI64,
     phase: AtomicU8,
-    context: Option<(usize, usize)>,
+    /// The first is that of its creation, whose routines there are without a context too.
+    contexts: Mutex<Vec<Context>>,
+}
+
+/// What an object carries for its driver.
+#[derive(Clone, Copy)]
+struct Context {
+    /// The type's own address, and the memory; `None` of a driver that wants no more than the routines.
+    memory: Option<(usize, usize)>,
     cleanup: PFN_WDF_OBJECT_CONTEXT_CLEANUP,
     destroy: PFN_WDF_OBJECT_CONTEXT_DESTROY,
+}
+
+// SAFETY: the routines are functions, which any thread may call.
+unsafe impl Send for Context {}
+
+impl Context {
+    /// As a driver has said it. `None` if there is no memory.
+    fn new(owner: DriverId, attributes: &WDF_OBJECT_ATTRIBUTES) -> Option<Self> {
+        let memory = if attributes.ContextTypeInfo.is_null() {
+            None
+        } else {
+            // SAFETY: not null, so the driver's description, which lives as long as the driver.
+            let info = unsafe { attributes.ContextTypeInfo.read() };
+            check_size::<WDF_OBJECT_CONTEXT_TYPE_INFO>(info.Size, "WDF_OBJECT_CONTEXT_TYPE_INFO");
+            let size =
+                if attributes.ContextSizeOverride == 0 { info.ContextSize } else { attributes.ContextSizeOverride };
+            Some((info.UniqueType.addr(), pool::allocate(owner, size.max(1), TAG, true)?))
+        };
+        Some(Self { memory, cleanup: attributes.EvtCleanupCallback, destroy: attributes.EvtDestroyCallback })
+    }
 }
 
 impl Object {
     /// The handle as the driver has it.
     pub const fn pointer<T>(&self) -> *mut T {
         ptr::without_provenance_mut(self.handle)
+    }
+
+    /// The memory of its context of that type.
+    fn context(&self, unique: usize) -> Option<usize> {
+        let contexts = lock(&self.contexts);
+        contexts.iter().filter_map(|context| context.memory).find(|&(kind, _)| kind == unique).map(|(_, memory)| memory)
     }
 
     /// The part of its kind, if it is of that kind.
@@ -220,16 +255,7 @@ impl State {
             return None;
         }
         let parent = if attributes.ParentObject.is_null() { parent } else { Some(attributes.ParentObject.addr()) };
-        let context = if attributes.ContextTypeInfo.is_null() {
-            None
-        } else {
-            // SAFETY: not null, so the driver's description, which lives as long as the driver.
-            let info = unsafe { attributes.ContextTypeInfo.read() };
-            check_size::<WDF_OBJECT_CONTEXT_TYPE_INFO>(info.Size, "WDF_OBJECT_CONTEXT_TYPE_INFO");
-            let size =
-                if attributes.ContextSizeOverride == 0 { info.ContextSize } else { attributes.ContextSizeOverride };
-            Some((info.UniqueType.addr(), pool::allocate(owner, size.max(1), TAG, true)?))
-        };
+        let context = Context::new(owner, attributes)?;
         let object = Arc::new(Object {
             handle: 0xFD00_0000_0000 + usize::try_from(self.next()).unwrap_or(0) * 16,
             owner,
@@ -238,9 +264,7 @@ impl State {
             children: Mutex::default(),
             references: AtomicI64::new(1),
             phase: AtomicU8::new(LIVE),
-            context,
-            cleanup: attributes.EvtCleanupCallback,
-            destroy: attributes.EvtDestroyCallback,
+            contexts: Mutex::new(vec![context]),
         });
         if let Some(parent) = parent {
             lock(&self.object(parent).children).push(object.handle);
@@ -253,6 +277,13 @@ impl State {
     pub fn object(&self, handle: usize) -> Arc<Object> {
         let found = self.locked::<Objects>().0.get(&handle).cloned();
         found.unwrap_or_else(|| bug_check(Rule::BadHandle, format_args!("{handle:#x} is no object, or was one")))
+    }
+
+    /// The object with that handle and its part, if it is there still, and of that kind.
+    pub fn if_there<P: Part>(&self, handle: usize) -> Option<(Arc<Object>, Arc<P>)> {
+        let object = self.locked::<Objects>().0.get(&handle).cloned()?;
+        let part = object.part()?;
+        Some((object, part))
     }
 
     /// The object with a handle that a driver passes.
@@ -301,7 +332,8 @@ impl State {
                 self.clean(&child);
             }
         }
-        if let Some(cleanup) = object.cleanup {
+        let contexts = lock(&object.contexts).clone();
+        for cleanup in contexts.into_iter().filter_map(|context| context.cleanup) {
             context::call(object.owner, "EvtCleanupCallback", || {
                 // SAFETY: the driver's own callback, with the handle of the object that it is for.
                 unsafe { cleanup(object.pointer()) };
@@ -340,7 +372,9 @@ impl State {
                 format_args!("the last reference to a {} is given up", object.kind.name()),
             );
         }
-        if let Some(destroy) = object.destroy {
+        // The routines may look at all of them.
+        let contexts = lock(&object.contexts).clone();
+        for destroy in contexts.iter().filter_map(|context| context.destroy) {
             context::call(object.owner, "EvtDestroyCallback", || {
                 // SAFETY: the driver's own callback, with the handle of the object that it is for.
                 unsafe { destroy(object.pointer()) };
@@ -348,7 +382,7 @@ impl State {
         }
         self.locked::<Objects>().0.remove(&object.handle);
         object.kind.freed(self);
-        if let Some((_, memory)) = object.context {
+        for (_, memory) in contexts.into_iter().filter_map(|context| context.memory) {
             pool::free(memory, Some(TAG));
         }
         if let Some(parent) = object.parent {
@@ -419,14 +453,76 @@ pub extern "C" fn WdfObjectGetTypedContextWorker(
     function!("WdfObjectGetTypedContextWorker", |state| {
         // SAFETY: the driver's description, which lives as long as the driver.
         let unique = unsafe { (*info).UniqueType }.addr();
-        let context = state.given(handle).context.filter(|&(kind, _)| kind == unique);
-        context.map_or(ptr::null_mut(), |(_, memory)| ptr::with_exposed_provenance_mut(memory))
+        let context = state.given(handle).context(unique);
+        context.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
     })
+}
+
+/// One more context, of another type. Its routines come after those of the contexts that there are.
+pub extern "C" fn WdfObjectAllocateContext(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFOBJECT,
+    attributes: PWDF_OBJECT_ATTRIBUTES,
+    place: *mut PVOID,
+) -> NTSTATUS {
+    /// `STATUS_OBJECT_NAME_EXISTS`: an object has one context of a type. It is a success in form.
+    const STATUS_OBJECT_NAME_EXISTS: NTSTATUS = 0x4000_0000;
+    routine!("WdfObjectAllocateContext", DISPATCH_LEVEL, |state| {
+        let object = state.given(handle);
+        let attributes = read_attributes(attributes);
+        if attributes.ContextTypeInfo.is_null() {
+            bug_check(Rule::BadArgument, format_args!("WdfObjectAllocateContext without the context's type"));
+        }
+        if !attributes.ParentObject.is_null() {
+            return STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED;
+        }
+        if !object.is_live() {
+            return STATUS_DELETE_PENDING;
+        }
+        // SAFETY: not null, so the driver's description, which lives as long as the driver.
+        let unique = unsafe { (*attributes.ContextTypeInfo).UniqueType }.addr();
+        let give = |memory| {
+            if !place.is_null() {
+                // SAFETY: not null, so the driver's place, which lives until the call returns.
+                unsafe { place.write(ptr::with_exposed_provenance_mut(memory)) };
+            }
+        };
+        if let Some(memory) = object.context(unique) {
+            give(memory);
+            return STATUS_OBJECT_NAME_EXISTS;
+        }
+        if state.strikes() {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
+        let Some(context) = Context::new(context::caller(), &attributes) else { return STATUS_INSUFFICIENT_RESOURCES };
+        lock(&object.contexts).push(context);
+        give(context.memory.map_or(0, |(_, memory)| memory));
+        STATUS_SUCCESS
+    })
+}
+
+/// `STATUS_DELETE_PENDING`.
+const STATUS_DELETE_PENDING: NTSTATUS = 0xC000_0056_u32.cast_signed();
+
+/// A breakpoint for a driver whose key says that the framework's verifier breaks into the debugger. No driver's here does.
+pub extern "C" fn WdfVerifierDbgBreakPoint(_globals: PWDF_DRIVER_GLOBALS) {
+    routine!("WdfVerifierDbgBreakPoint", HIGH_LEVEL, |_| ());
+}
+
+/// What the bindings of the drivers' crates have no type and no index for.
+pub fn entries() -> [(&'static str, *const ()); 2] {
+    [
+        ("WdfObjectAllocateContext", WdfObjectAllocateContext as *const ()),
+        ("WdfVerifierDbgBreakPoint", WdfVerifierDbgBreakPoint as *const ()),
+    ]
 }
 
 pub extern "C" fn WdfObjectContextGetObject(_globals: PWDF_DRIVER_GLOBALS, context: PVOID) -> WDFOBJECT {
     function!("WdfObjectContextGetObject", |state| {
-        let is_it = |object: &&Arc<Object>| object.context.is_some_and(|(_, memory)| memory == context.addr());
+        let is_it = |object: &&Arc<Object>| {
+            let contexts = lock(&object.contexts);
+            contexts.iter().filter_map(|context| context.memory).any(|(_, memory)| memory == context.addr())
+        };
         let found = state.locked::<Objects>().0.values().find(is_it).cloned();
         let Some(object) = found else {
             bug_check(Rule::BadHandle, format_args!("{context:p} is not the context of an object"));

@@ -143,6 +143,49 @@ impl State {
         }
     }
 
+    /// Whether the framework passes requests of that kind on from a filter, because they have no callback there. So its published source
+    /// has it: unless the driver looks at them first, and only of the default queue (`FxPkgIo::Dispatch`).
+    pub fn passes_on(&self, device: &DeviceObject, asks: Asks) -> bool {
+        let has_callback = |queue: &QueueObject| {
+            let of_its_kind = match asks {
+                Asks::Read => queue.read.is_some(),
+                Asks::Write => queue.write.is_some(),
+                _ => queue.control.is_some(),
+            };
+            let is_manual = queue.dispatch == _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual;
+            of_its_kind || is_manual || queue.other.is_some()
+        };
+        let queue = device.default_queue.load(Acquire);
+        let queue = (queue != 0).then(|| self.object(queue)).and_then(|object| object.part());
+        device.with.filter && device.with.looks_first.is_none() && !queue.is_some_and(|queue| has_callback(&queue))
+    }
+
+    /// The highest device of a stack, from that one down, whose driver has requests of that kind.
+    pub fn first_that_looks(&self, top: &Arc<DeviceObject>, asks: Asks) -> Arc<DeviceObject> {
+        let mut device = top.clone();
+        while self.passes_on(&device, asks)
+            && let Some(lower) = device.lower.get().cloned()
+        {
+            device = lower;
+        }
+        device
+    }
+
+    /// Cancels a request for a device: where it waits, or with the driver that has it.
+    pub fn cancel_for(self: &Arc<Self>, device: &DeviceObject, request: &Arc<RequestObject>) {
+        // First, so that it does not come into a queue that was looked at already.
+        request.cancelled.store(true, Release);
+        let queues = lock(&device.queues).clone();
+        for queue in queues {
+            if let Some(queue) = self.object(queue).part()
+                && self.cancel_waiting(&queue, |one| Arc::ptr_eq(one, request))
+            {
+                return;
+            }
+        }
+        self.cancel_request(request);
+    }
+
     /// Puts a request into a queue and has it presented.
     pub fn enqueue(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) {
         if !queue.accepts.load(Acquire) {
@@ -155,21 +198,33 @@ impl State {
 
     /// A request waits in a queue from now on; one that was cancelled meanwhile has waited.
     fn put(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) {
-        if request.cancelled.load(Acquire) {
+        let waits = {
+            let mut waiting = lock(&queue.waiting);
+            let waits = !request.cancelled.load(Acquire);
+            if waits {
+                waiting.push_back(request.clone());
+            }
+            waits
+        };
+        if !waits {
             self.cancelled_on_queue(queue, request);
-        } else {
-            lock(&queue.waiting).push_back(request.clone());
         }
     }
 
-    /// Hands waiting requests to the driver, as many as the queue lets it have at a time.
+    /// Hands waiting requests to the driver, as many as the queue lets it have at a time; at `PASSIVE_LEVEL`, and so perhaps later.
     pub fn present(self: &Arc<Self>, queue: &Arc<QueueObject>) {
         loop {
             if queue.dispatch == _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual
-                || machine::current_irql() > Irql::PASSIVE_LEVEL
                 || queue.delivered.load(Acquire) >= queue.most
                 || queue.stopped.load(Acquire)
             {
+                return;
+            }
+            if machine::current_irql() > Irql::PASSIVE_LEVEL {
+                if !lock(&queue.waiting).is_empty() {
+                    let (state, of_thread) = (self.clone(), queue.clone());
+                    system_thread::spawn_for_work_item(self, queue.owner, move || state.present(&of_thread));
+                }
                 return;
             }
             let Some(request) = lock(&queue.waiting).pop_front() else { return };
@@ -245,6 +300,32 @@ impl State {
             self.present(queue);
         }
         accepts
+    }
+
+    /// Takes a request back that the driver has had from it, as the first; `STATUS_INVALID_DEVICE_REQUEST` if it is no manual queue,
+    /// `STATUS_WDF_BUSY` if it takes none.
+    pub fn put_back(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) -> NTSTATUS {
+        if queue.dispatch != _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual {
+            return STATUS_INVALID_DEVICE_REQUEST;
+        }
+        if !queue.accepts.load(Acquire) {
+            return STATUS_WDF_BUSY;
+        }
+        lock(&request.progress).queue = None;
+        queue.delivered.fetch_sub(1, AcqRel);
+        let waits = {
+            let mut waiting = lock(&queue.waiting);
+            let waits = !request.cancelled.load(Acquire);
+            if waits {
+                waiting.push_front(request.clone());
+            }
+            waits
+        };
+        if !waits {
+            self.cancelled_on_queue(queue, request);
+        }
+        self.dispatcher.signal();
+        STATUS_SUCCESS
     }
 
     /// Takes the requests that are meant out of their queue, as cancelled. Whether there were any.

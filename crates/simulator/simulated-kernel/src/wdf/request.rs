@@ -1,6 +1,7 @@
 //! Requests: each has one owner at a time and is completed once.
 
 use std::{
+    any::Any,
     collections::BTreeSet,
     ptr,
     sync::{
@@ -15,7 +16,7 @@ use std::{
 use host::machine::locks_held;
 use wdk_bindings::{
     NTSTATUS, PFN_WDF_REQUEST_CANCEL, PVOID, PWDF_DRIVER_GLOBALS, STATUS_BUFFER_TOO_SMALL,
-    STATUS_INVALID_DEVICE_REQUEST, STATUS_PENDING, ULONG_PTR, WDFREQUEST,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_PENDING, STATUS_SUCCESS, ULONG_PTR, WDFREQUEST,
 };
 
 use super::{
@@ -32,6 +33,7 @@ use crate::{
     report::bug_check,
     rule::Rule,
     state::{self, State, lock},
+    waiting,
 };
 
 /// The tag of the system's copies of buffers.
@@ -48,11 +50,19 @@ pub enum Output {
     Locked(LockedPages),
 }
 
+/// Where a request is that a driver has sent on.
+pub trait Below: Send + Sync {
+    /// Whoever has it there is to end it: the driver has called `WdfRequestCancelSentRequest`, or its user has cancelled it.
+    fn cancel(&self, state: &Arc<State>);
+}
+
 /// How a driver has a request that is in no queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// It does not.
     No,
+    /// It has made it.
+    Made,
     /// `EvtIoInCallerContext` runs for it.
     LookedAt,
     /// It creates a file, or was looked at and not put into its queue.
@@ -81,6 +91,10 @@ pub struct Progress {
     /// Whether the driver has had it.
     pub had: Had,
     pub information: usize,
+    /// What `WdfRequestGetStatus` says: of the last time that it was sent, or was to be.
+    pub status: NTSTATUS,
+    /// Where it is, while the driver has sent it on.
+    pub sent: Option<Arc<dyn Below>>,
     /// Status and number of bytes.
     pub outcome: Option<(NTSTATUS, usize)>,
 }
@@ -88,6 +102,8 @@ pub struct Progress {
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asks {
+    /// What its driver says when it sends it: the driver has made it.
+    Made,
     /// A file on the device.
     Create,
     /// What a control code means.
@@ -109,7 +125,11 @@ pub struct RequestObject {
     system: usize,
     /// The place for the output with the direct methods.
     direct: usize,
+    /// With `METHOD_NEITHER`: the program's own buffers, of input and output.
+    own: [usize; 2],
     was_locked: bool,
+    /// Where a read or write begins, in bytes.
+    pub offset: i64,
     /// The process's memory that is locked as long as the request is not complete: instead of a place of the system's.
     pub locked: Mutex<Option<LockedPages>>,
     /// The file that it came by.
@@ -124,6 +144,8 @@ pub struct RequestObject {
     pub cancelled: AtomicBool,
     /// The handles of the memory objects of input and output; 0 until the driver has asked for them.
     pub memory: [Mutex<usize>; 2],
+    /// What it is when it is sent on, for the part of the framework that does so.
+    pub outgoing: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 // SAFETY: the driver's routine is a function, which any thread may call.
@@ -141,7 +163,18 @@ impl Kind for RequestObject {
     }
 
     fn check_deletion(&self, object: &Object) {
-        object.refuse_to_delete();
+        if self.asks != Asks::Made {
+            object.refuse_to_delete();
+        }
+        self.check_at_hand();
+    }
+
+    fn end(&self, state: &Arc<State>, _object: &Object) {
+        let sent = lock(&self.progress).sent.clone();
+        if let Some(sent) = sent {
+            sent.cancel(state);
+            waiting::until(state, None, "the deletion of a request that is sent", || !self.is_sent());
+        }
     }
 }
 
@@ -164,6 +197,13 @@ pub fn owned(state: &State, handle: WDFREQUEST) -> Arc<RequestObject> {
     if !is_owned {
         bug_check(Rule::RequestCancelable, format_args!("a request is used by a driver that does not have it"));
     }
+    request
+}
+
+/// As [`owned`], of a request that the driver may do something with: it is not with an I/O target.
+pub fn at_hand(state: &State, handle: WDFREQUEST) -> Arc<RequestObject> {
+    let request = owned(state, handle);
+    request.check_at_hand();
     request
 }
 
@@ -203,8 +243,17 @@ impl RequestObject {
             cancelling: false,
             had: Had::Never,
             information: 0,
+            status: STATUS_SUCCESS,
+            sent: None,
             outcome: None,
         };
+        let has_own = method(code) == 3;
+        let own = [if has_own { block(input.len()) } else { 0 }, if has_own { block(output) } else { 0 }];
+        if own[0] != 0 {
+            let place: *mut u8 = ptr::with_exposed_provenance_mut(own[0]);
+            // SAFETY: a new block, as long as the input.
+            unsafe { place.copy_from_nonoverlapping(input.as_ptr(), input.len()) };
+        }
         Self {
             handle: AtomicUsize::new(0),
             asks,
@@ -213,6 +262,8 @@ impl RequestObject {
             output,
             system,
             direct,
+            own,
+            offset: 0,
             was_locked: locked.is_some(),
             locked: Mutex::new(locked),
             file,
@@ -222,7 +273,76 @@ impl RequestObject {
             progress: Mutex::new(progress),
             cancelled: AtomicBool::new(false),
             memory: Default::default(),
+            outgoing: Mutex::default(),
         }
+    }
+
+    /// A request that a driver makes, to send it.
+    pub fn made() -> Self {
+        let request = Self::new(Asks::Made, 0, &[], 0);
+        lock(&request.progress).outside = Outside::Made;
+        request
+    }
+
+    /// The request, which begins so many bytes into what it reads or writes.
+    pub fn at(self, offset: i64) -> Self {
+        Self { offset, ..self }
+    }
+
+    /// Somebody is to be told of its end.
+    pub fn tell(&self, ended: Ended) {
+        *lock(&self.ended) = Some(ended);
+    }
+
+    /// Returns true while it is with an I/O target.
+    pub fn is_sent(&self) -> bool {
+        lock(&self.progress).sent.is_some()
+    }
+
+    /// Ends the test if it is with an I/O target: the driver has only lent it its handle then.
+    pub fn check_at_hand(&self) {
+        if self.is_sent() {
+            bug_check(Rule::RequestCancelable, format_args!("a request is used that was sent and has not come back"));
+        }
+    }
+
+    /// The program's own buffer of input or output (`METHOD_NEITHER`), and how long it is.
+    pub const fn own_buffer(&self, of_input: bool) -> (usize, usize) {
+        if of_input { (self.own[0], self.input) } else { (self.own[1], self.output) }
+    }
+
+    /// The answer of the driver below, for who gets the same request back from it.
+    pub fn put_answer(&self, bytes: &[u8]) {
+        let place = if self.has_own_buffers() { self.own[1] } else { self.answer_place() };
+        let count = bytes.len().min(self.output);
+        if place != 0 && count > 0 {
+            let place: *mut u8 = ptr::with_exposed_provenance_mut(place);
+            // SAFETY: the block has room for the output, of which these bytes are no more.
+            unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), count) };
+        }
+    }
+
+    /// What is in the second buffer of a direct method: with `METHOD_IN_DIRECT` what the driver reads.
+    pub fn second_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; if self.direct == 0 { 0 } else { self.output }];
+        let place: *const u8 = ptr::with_exposed_provenance(self.direct);
+        if !bytes.is_empty() {
+            // SAFETY: the block, or the locked pages, are as long as the output.
+            unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(place, bytes.len()) };
+        }
+        bytes
+    }
+
+    /// The input as it is now: a driver may have changed the system's copy.
+    pub fn input_bytes(&self) -> Vec<u8> {
+        let place = if self.has_own_buffers() { self.own[0] } else { self.system };
+        let mut bytes = vec![0; if place == 0 { 0 } else { self.input }];
+        let place: *const u8 = ptr::with_exposed_provenance(place);
+        if !bytes.is_empty() {
+            // SAFETY: the block is as long as the input at least.
+            unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(place, bytes.len()) };
+        }
+        bytes
     }
 
     /// How many bytes it can be completed with: what a program reads, or has written.
@@ -292,12 +412,13 @@ impl RequestObject {
             return (status, Vec::new());
         }
         let mut bytes = vec![0; copied];
-        let place: *const u8 = ptr::with_exposed_provenance(self.answer_place());
+        let place = if self.has_own_buffers() { self.own[1] } else { self.answer_place() };
+        let place: *const u8 = ptr::with_exposed_provenance(place);
         if copied > 0 && !place.is_null() {
             // SAFETY: the block has room for the output, of which these bytes are a part.
             unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(place, copied) };
         }
-        self.free(&[self.system, self.direct]);
+        self.free(&[self.system, self.direct, self.own[0], self.own[1]]);
         (status, bytes)
     }
 
@@ -338,6 +459,10 @@ impl State {
         if locks_held() > 0 {
             bug_check(Rule::LockHeld, format_args!("a request is completed while a spin lock is held"));
         }
+        if request.asks == Asks::Made {
+            bug_check(Rule::BadHandle, format_args!("a driver completes a request that it has made: it deletes it"));
+        }
+        request.check_at_hand();
         if status == STATUS_PENDING {
             bug_check(Rule::RequestInformation, format_args!("a request is completed with STATUS_PENDING"));
         }
@@ -400,10 +525,14 @@ impl State {
         }
     }
 
-    /// The request is cancelled from now on. The driver's routine that is to be called, if it has one.
-    #[expect(clippy::unused_self, reason = "only a running kernel has requests")]
+    /// The request is cancelled from now on; where it was sent on, there. The driver's routine that is to be called, if it has one.
     pub fn begin_cancel(self: &Arc<Self>, request: &Arc<RequestObject>) -> Option<Cancel> {
         request.cancelled.store(true, Release);
+        let sent = lock(&request.progress).sent.clone();
+        if let Some(sent) = sent {
+            sent.cancel(self);
+            return None;
+        }
         let mut progress = lock(&request.progress);
         let routine = progress.cancel.take()?;
         let queue = progress.queue.clone()?;
@@ -468,7 +597,7 @@ pub extern "C" fn WdfRequestRetrieveInputBuffer(
     length: *mut usize,
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveInputBuffer", |state| {
-        let request = owned(state, handle);
+        let request = at_hand(state, handle);
         if request.is_one_sided(true) {
             return STATUS_INVALID_DEVICE_REQUEST;
         }
@@ -485,7 +614,7 @@ pub extern "C" fn WdfRequestRetrieveOutputBuffer(
     length: *mut usize,
 ) -> NTSTATUS {
     function!("WdfRequestRetrieveOutputBuffer", |state| {
-        let request = owned(state, handle);
+        let request = at_hand(state, handle);
         if request.is_one_sided(false) {
             return STATUS_INVALID_DEVICE_REQUEST;
         }
@@ -496,13 +625,13 @@ pub extern "C" fn WdfRequestRetrieveOutputBuffer(
 
 pub extern "C" fn WdfRequestSetInformation(_globals: PWDF_DRIVER_GLOBALS, handle: WDFREQUEST, information: ULONG_PTR) {
     function!("WdfRequestSetInformation", |state| {
-        lock(&owned(state, handle).progress).information = usize::try_from(information).unwrap_or(usize::MAX);
+        lock(&at_hand(state, handle).progress).information = usize::try_from(information).unwrap_or(usize::MAX);
     });
 }
 
 pub extern "C" fn WdfRequestComplete(_globals: PWDF_DRIVER_GLOBALS, handle: WDFREQUEST, status: NTSTATUS) {
     function!("WdfRequestComplete", |state| {
-        let request = owned(state, handle);
+        let request = at_hand(state, handle);
         let information = lock(&request.progress).information;
         state.complete_request(&request, status, information);
     });
@@ -515,7 +644,7 @@ pub extern "C" fn WdfRequestCompleteWithInformation(
     information: ULONG_PTR,
 ) {
     function!("WdfRequestCompleteWithInformation", |state| {
-        let request = owned(state, handle);
+        let request = at_hand(state, handle);
         state.complete_request(&request, status, usize::try_from(information).unwrap_or(usize::MAX));
     });
 }

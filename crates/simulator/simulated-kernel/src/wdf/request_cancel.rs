@@ -10,7 +10,7 @@ use wdk_bindings::{
 use super::{
     function::function,
     queue::{STATUS_WDF_BUSY, queue},
-    request::{Had, owned},
+    request::{Had, at_hand, owned},
 };
 use crate::{report::bug_check, rule::Rule, state::lock};
 
@@ -20,7 +20,7 @@ pub extern "C" fn WdfRequestMarkCancelableEx(
     cancel: PFN_WDF_REQUEST_CANCEL,
 ) -> NTSTATUS {
     function!("WdfRequestMarkCancelableEx", |state| {
-        let request = owned(state, handle);
+        let request = at_hand(state, handle);
         if cancel.is_none() {
             bug_check(Rule::BadArgument, format_args!("a request is made cancelable without a routine"));
         }
@@ -45,7 +45,7 @@ pub extern "C" fn WdfRequestMarkCancelable(
     cancel: PFN_WDF_REQUEST_CANCEL,
 ) {
     function!("WdfRequestMarkCancelable", |state| {
-        let request = owned(state, handle);
+        let request = at_hand(state, handle);
         if cancel.is_none() {
             bug_check(Rule::BadArgument, format_args!("a request is made cancelable without a routine"));
         }
@@ -68,7 +68,7 @@ pub extern "C" fn WdfRequestUnmarkCancelable(_globals: PWDF_DRIVER_GLOBALS, hand
             // The cancel routine has run, and completed it: the handle would be gone but for a reference of the driver's.
             bug_check(Rule::RequestCompletedTwice, format_args!("a completed request is unmarked"));
         }
-        let request = owned(state, handle);
+        let request = at_hand(state, handle);
         let taken = lock(&request.progress).cancel.take();
         if taken.is_some() {
             STATUS_SUCCESS
@@ -96,7 +96,7 @@ pub extern "C" fn WdfRequestForwardToIoQueue(
     target: WDFQUEUE,
 ) -> NTSTATUS {
     function!("WdfRequestForwardToIoQueue", |state| {
-        let request = owned(state, handle);
+        let request = at_hand(state, handle);
         let target = queue(state, target);
         if lock(&request.progress).cancel.is_some() {
             bug_check(Rule::RequestCancelable, format_args!("a cancelable request is forwarded"));

@@ -35,6 +35,11 @@ pub extern "C" fn WdfRequestGetRequestorMode(_globals: PWDF_DRIVER_GLOBALS, hand
     })
 }
 
+/// What is in the upper byte of a creation's options: the file must be there.
+const FILE_OPEN: u32 = 1;
+/// Others may read and write it.
+const FILE_SHARE: u16 = 3;
+
 pub extern "C" fn WdfRequestGetParameters(
     _globals: PWDF_DRIVER_GLOBALS,
     handle: WDFREQUEST,
@@ -47,21 +52,30 @@ pub extern "C" fn WdfRequestGetParameters(
         check_size::<WDF_REQUEST_PARAMETERS>(parameters.Size.into(), "WDF_REQUEST_PARAMETERS");
         parameters.MinorFunction = 0;
         match request.asks {
+            Asks::Made => {
+                bug_check(Rule::BadHandle, format_args!("the parameters of a request that its driver has made"))
+            }
             Asks::Create => {
-                bug_check(Rule::NotSimulated, format_args!("the parameters of a request that creates a file"))
+                parameters.Type = _WDF_REQUEST_TYPE::WdfRequestTypeCreate;
+                // SAFETY: for this type the union holds this member.
+                let create = unsafe { &mut parameters.Parameters.Create };
+                // A program that opens what there is, and lets others have it open too.
+                (create.SecurityContext, create.EaLength) = (ptr::null_mut(), 0);
+                (create.Options, create.FileAttributes, create.ShareAccess) = (FILE_OPEN << 24, 0, FILE_SHARE);
+                return;
             }
             Asks::Read => {
                 parameters.Type = _WDF_REQUEST_TYPE::WdfRequestTypeRead;
                 // SAFETY: for this type the union holds this member.
                 let read = unsafe { &mut parameters.Parameters.Read };
-                (read.Length, read.Key, read.DeviceOffset) = (request.output, 0, 0);
+                (read.Length, read.Key, read.DeviceOffset) = (request.output, 0, request.offset);
                 return;
             }
             Asks::Write => {
                 parameters.Type = _WDF_REQUEST_TYPE::WdfRequestTypeWrite;
                 // SAFETY: for this type the union holds this member.
                 let write = unsafe { &mut parameters.Parameters.Write };
-                (write.Length, write.Key, write.DeviceOffset) = (request.input, 0, 0);
+                (write.Length, write.Key, write.DeviceOffset) = (request.input, 0, request.offset);
                 return;
             }
             Asks::Control => {}
@@ -72,7 +86,7 @@ pub extern "C" fn WdfRequestGetParameters(
         control.OutputBufferLength = request.output;
         control.InputBufferLength = request.input;
         control.IoControlCode = request.code;
-        control.Type3InputBuffer = ptr::null_mut();
+        control.Type3InputBuffer = ptr::with_exposed_provenance_mut(request.own_buffer(true).0);
     });
 }
 

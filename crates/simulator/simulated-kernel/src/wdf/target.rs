@@ -1,32 +1,41 @@
-//! Remote I/O targets: another driver's device, opened.
+//! I/O targets: what is below a device in its stack, and other drivers' devices, opened.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{
-        AtomicUsize,
-        Ordering::{Acquire, Release},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{
+            AtomicUsize,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
 use wdk_bindings::{
-    _WDF_IO_TARGET_OPEN_TYPE, LPCGUID, NTSTATUS, PFN_WDF_IO_TARGET_QUERY_REMOVE, PFN_WDF_IO_TARGET_REMOVE_CANCELED,
+    _WDF_IO_TARGET_OPEN_TYPE,
+    _WDF_IO_TARGET_STATE::{self, Type as TargetState},
+    LPCGUID, NTSTATUS, PFN_WDF_IO_TARGET_QUERY_REMOVE, PFN_WDF_IO_TARGET_REMOVE_CANCELED,
     PFN_WDF_IO_TARGET_REMOVE_COMPLETE, PINTERFACE, PVOID, PWDF_DRIVER_GLOBALS, PWDF_IO_TARGET_OPEN_PARAMS,
-    PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_STATE, STATUS_OBJECT_NAME_NOT_FOUND,
-    STATUS_SUCCESS, USHORT, WDF_IO_TARGET_OPEN_PARAMS, WDFDEVICE, WDFIOTARGET,
+    PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_STATE, STATUS_NOT_SUPPORTED,
+    STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, USHORT, WDF_IO_TARGET_OPEN_PARAMS, WDF_OBJECT_ATTRIBUTES, WDFDEVICE,
+    WDFIOTARGET,
 };
 
 use super::{
     device::{DeviceObject, device},
+    file::FileObject,
     function::function,
     object::{Kind, Object, Part},
+    request::Below,
 };
 use crate::{
     argument::check_size,
     context::{self, DriverId},
     report::bug_check,
+    routine::routine,
     rule::Rule,
     state::{State, lock},
-    text,
+    text, waiting,
 };
 
 /// What a target does when its device goes.
@@ -41,16 +50,49 @@ struct Callbacks {
 struct Opened {
     /// The device, while a file is open on it.
     device: Option<Arc<DeviceObject>>,
+    /// That file.
+    file: Option<Arc<FileObject>>,
     /// The device that it was opened on, also when it was closed because that one goes.
     of: Option<Arc<DeviceObject>>,
+    /// What opens it again: the interface, with what happens when its device goes.
+    name: Vec<u16>,
     callbacks: Callbacks,
 }
 
 /// A target.
 pub struct TargetObject {
-    owner: DriverId,
-    handle: AtomicUsize,
+    pub owner: DriverId,
+    pub handle: AtomicUsize,
+    /// The device whose target it is.
+    pub device: Arc<DeviceObject>,
+    /// It is for what is below that device, and so always open.
+    pub local: bool,
     opened: Mutex<Opened>,
+    pub flow: Mutex<Flow>,
+}
+
+/// What a target does with requests.
+pub struct Flow {
+    pub state: TargetState,
+    /// Those that were sent and have not come back.
+    pub sent: Vec<Arc<dyn OnItsWay>>,
+    /// Those that wait for the target to be started.
+    pub waiting: VecDeque<Arc<dyn OnItsWay>>,
+}
+
+/// A device, and the file by which requests come there.
+type Place = (Arc<DeviceObject>, Option<Arc<FileObject>>);
+
+/// A request that was sent to a target.
+pub trait OnItsWay: Below {
+    /// It goes down now.
+    fn go(self: Arc<Self>, state: &Arc<State>);
+
+    /// The target's state does not matter for it: a stop does not wait for it.
+    fn ignores_the_state(&self) -> bool;
+
+    /// Its driver.
+    fn place(&self) -> *const ();
 }
 
 // SAFETY: the callbacks are functions, which any thread may call.
@@ -68,28 +110,105 @@ impl Kind for TargetObject {
     }
 
     fn check_deletion(&self, object: &Object) {
+        if self.local {
+            object.refuse_to_delete();
+        }
         object.require_passive_level();
     }
 
     fn end(&self, state: &Arc<State>, _object: &Object) {
+        self.empty(state, _WDF_IO_TARGET_STATE::WdfIoTargetDeleted, "the deletion of an I/O target");
         state.close_target(self);
     }
 }
 
-fn target(state: &State, handle: WDFIOTARGET) -> Arc<TargetObject> {
+impl TargetObject {
+    fn new(device: &Arc<DeviceObject>, local: bool) -> Self {
+        let state =
+            if local { _WDF_IO_TARGET_STATE::WdfIoTargetStarted } else { _WDF_IO_TARGET_STATE::WdfIoTargetClosed };
+        Self {
+            owner: device.owner,
+            handle: AtomicUsize::new(0),
+            device: device.clone(),
+            local,
+            opened: Mutex::default(),
+            flow: Mutex::new(Flow { state, sent: Vec::new(), waiting: VecDeque::new() }),
+        }
+    }
+
+    /// Where requests go, with the file by which they come there: of a local target the device below, which is the bus's if it is
+    /// `None`. `Err` if it is not open.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_DEVICE_STATE`.
+    pub fn leads_to(&self) -> Result<Option<Place>, NTSTATUS> {
+        if self.local {
+            return Ok(self.device.lower.get().map(|lower| (lower.clone(), None)));
+        }
+        let opened = lock(&self.opened);
+        let device = opened.device.clone().ok_or(STATUS_INVALID_DEVICE_STATE)?;
+        Ok(Some((device.top(), opened.file.clone())))
+    }
+
+    /// From here on it is in that state. What was sent is cancelled.
+    pub fn cancel_all(&self, state: &Arc<State>, next: TargetState, and_waiting: bool) {
+        let mut flow = lock(&self.flow);
+        flow.state = next;
+        let mut meant: Vec<Arc<dyn OnItsWay>> = flow.sent.clone();
+        if and_waiting {
+            meant.extend(flow.waiting.iter().cloned());
+        }
+        drop(flow);
+        for one in meant {
+            one.cancel(state);
+        }
+    }
+
+    fn refuse_if_local(&self, what: &str) {
+        if self.local {
+            bug_check(
+                Rule::BadHandle,
+                format_args!("the I/O target of what is below a device is {what} by its driver"),
+            );
+        }
+    }
+
+    /// Waits until what was sent, and is counted, has come back.
+    pub fn until_all_are_back(&self, state: &Arc<State>, what: &str, with_all: bool) {
+        let is_empty = || !lock(&self.flow).sent.iter().any(|one| with_all || !one.ignores_the_state());
+        if !is_empty() {
+            waiting::until(state, None, what, is_empty);
+        }
+    }
+
+    /// It is closed: what is there is cancelled, and waited for.
+    fn empty(&self, state: &Arc<State>, next: TargetState, what: &str) {
+        self.cancel_all(state, next, true);
+        self.until_all_are_back(state, what, true);
+    }
+}
+
+pub fn target(state: &State, handle: WDFIOTARGET) -> Arc<TargetObject> {
     state.given_as(handle).1
 }
 
 impl State {
+    /// Closes the file, if one is open, and forgets the device.
+    fn close_target(self: &Arc<Self>, target: &TargetObject) {
+        lock(&target.opened).of = None;
+        self.let_target_go(target);
+    }
+
     /// Closes the file, if one is open.
-    pub fn close_target(self: &Arc<Self>, target: &TargetObject) {
-        let device = {
+    fn let_target_go(self: &Arc<Self>, target: &TargetObject) {
+        let file = {
             let mut opened = lock(&target.opened);
-            opened.of = None;
-            opened.device.take()
+            opened.device = None;
+            opened.file.take()
         };
-        if let Some(device) = device {
-            self.close_file(&device);
+        if let Some(file) = file {
+            self.end_file(&file);
         }
     }
 
@@ -105,10 +224,8 @@ impl State {
             let (callbacks, handle) = (lock(&target.opened).callbacks, target.handle.load(Acquire));
             let Some(query_remove) = callbacks.query_remove else {
                 // What the framework does by itself.
-                let device = lock(&target.opened).device.take();
-                if let Some(device) = device {
-                    self.close_file(&device);
-                }
+                target.empty(self, _WDF_IO_TARGET_STATE::WdfIoTargetClosedForQueryRemove, "a target whose device goes");
+                self.let_target_go(&target);
                 continue;
             };
             let status = context::call(target.owner, "EvtIoTargetQueryRemove", || {
@@ -135,7 +252,14 @@ impl State {
                         unsafe { callback(std::ptr::without_provenance_mut(handle)) };
                     });
                 }
-                None if gone => self.close_target(&target),
+                None if gone => {
+                    target.empty(self, _WDF_IO_TARGET_STATE::WdfIoTargetClosed, "a target whose device is gone");
+                    self.close_target(&target);
+                }
+                // A remote target that closed by itself opens by itself.
+                None if callbacks.query_remove.is_none() => {
+                    let _ = self.open_target(&target);
+                }
                 None => {}
             }
         }
@@ -150,8 +274,7 @@ pub extern "C" fn WdfIoTargetCreate(
 ) -> NTSTATUS {
     function!("WdfIoTargetCreate", |state| {
         let (object, device) = device(state, handle);
-        let target =
-            Arc::new(TargetObject { owner: device.owner, handle: AtomicUsize::new(0), opened: Mutex::default() });
+        let target = Arc::new(TargetObject::new(&device, false));
         let Some(new) = state.create_object(target.clone(), attributes, Some(object.handle)) else {
             return STATUS_INSUFFICIENT_RESOURCES;
         };
@@ -172,42 +295,96 @@ pub extern "C" fn WdfIoTargetOpen(
         // SAFETY: the driver's structure, which lives until the call returns.
         let parameters = unsafe { parameters.read() };
         check_size::<WDF_IO_TARGET_OPEN_PARAMS>(parameters.Size, "WDF_IO_TARGET_OPEN_PARAMS");
-        if parameters.Type != _WDF_IO_TARGET_OPEN_TYPE::WdfIoTargetOpenByName {
-            bug_check(Rule::NotSimulated, format_args!("a target that is not opened by name"));
+        let again = match parameters.Type {
+            _WDF_IO_TARGET_OPEN_TYPE::WdfIoTargetOpenByName => false,
+            _WDF_IO_TARGET_OPEN_TYPE::WdfIoTargetOpenReopen => true,
+            _ => bug_check(Rule::NotSimulated, format_args!("a target that is not opened by name")),
+        };
+        if target.local {
+            bug_check(Rule::BadHandle, format_args!("the I/O target of what is below a device is opened"));
         }
-        if lock(&target.opened).device.is_some() {
-            return STATUS_INVALID_DEVICE_STATE;
+        {
+            let mut opened = lock(&target.opened);
+            if opened.device.is_some() || again && opened.name.is_empty() {
+                return STATUS_INVALID_DEVICE_STATE;
+            }
+            if !again {
+                opened.name = text::of(&parameters.TargetDeviceName);
+                opened.callbacks = Callbacks {
+                    query_remove: parameters.EvtIoTargetQueryRemove,
+                    cancelled: parameters.EvtIoTargetRemoveCanceled,
+                    complete: parameters.EvtIoTargetRemoveComplete,
+                };
+            }
         }
-        let link = text::of(&parameters.TargetDeviceName);
         if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
-        let device = state.device_of_interface(&link).map(|(device, _)| device);
-        let device = device.filter(|device| device.open_file().is_ok());
-        let Some(device) = device else { return STATUS_OBJECT_NAME_NOT_FOUND };
-        let callbacks = Callbacks {
-            query_remove: parameters.EvtIoTargetQueryRemove,
-            cancelled: parameters.EvtIoTargetRemoveCanceled,
-            complete: parameters.EvtIoTargetRemoveComplete,
-        };
-        *lock(&target.opened) = Opened { of: Some(device.clone()), device: Some(device), callbacks };
-        STATUS_SUCCESS
+        match state.open_target(&target) {
+            Ok(()) => STATUS_SUCCESS,
+            Err(status) => status,
+        }
+    })
+}
+
+impl State {
+    /// Opens the device by the name that the target has; the device's driver is told of the file.
+    fn open_target(self: &Arc<Self>, target: &Arc<TargetObject>) -> Result<(), NTSTATUS> {
+        let name = lock(&target.opened).name.clone();
+        let (device, reference) = self.device_of_interface(&name).ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
+        device.open_file().map_err(|_| STATUS_OBJECT_NAME_NOT_FOUND)?;
+        let file = self.create_file(&device, &reference).inspect_err(|_| self.close_file(&device))?;
+        {
+            let mut opened = lock(&target.opened);
+            (opened.of, opened.device, opened.file) = (Some(device.clone()), Some(device), Some(file));
+        }
+        lock(&target.flow).state = _WDF_IO_TARGET_STATE::WdfIoTargetStarted;
+        Ok(())
+    }
+}
+
+/// What the bindings of the drivers' crates have no type and no index for.
+pub fn entries() -> [(&'static str, *const ()); 1] {
+    [("WdfDeviceGetIoTarget", WdfDeviceGetIoTarget as *const ())]
+}
+
+/// The target for what is below a device; null for one that is in no stack. It is the framework's, and goes with the device.
+pub extern "C" fn WdfDeviceGetIoTarget(_globals: PWDF_DRIVER_GLOBALS, handle: WDFDEVICE) -> WDFIOTARGET {
+    routine!("WdfDeviceGetIoTarget", DISPATCH_LEVEL, |state| {
+        let (object, device) = device(state, handle);
+        if device.control || device.is_of_miniport() {
+            return std::ptr::null_mut();
+        }
+        let mut known = lock(&device.target);
+        while *known == 0 {
+            // The framework has it in the device: this does not fail.
+            let target = Arc::new(TargetObject::new(&device, true));
+            let attributes = WDF_OBJECT_ATTRIBUTES::default();
+            let made = state.create_object_of(device.owner, target.clone(), &attributes, Some(object.handle));
+            if let Some(made) = made {
+                target.handle.store(made.handle, Release);
+                *known = made.handle;
+            }
+        }
+        std::ptr::without_provenance_mut(*known)
     })
 }
 
 pub extern "C" fn WdfIoTargetClose(_globals: PWDF_DRIVER_GLOBALS, handle: WDFIOTARGET) {
     function!("WdfIoTargetClose", |state| {
         let target = target(state, handle);
+        target.refuse_if_local("closed");
+        target.empty(state, _WDF_IO_TARGET_STATE::WdfIoTargetClosed, "WdfIoTargetClose");
         state.close_target(&target);
     });
 }
 
 pub extern "C" fn WdfIoTargetCloseForQueryRemove(_globals: PWDF_DRIVER_GLOBALS, handle: WDFIOTARGET) {
     function!("WdfIoTargetCloseForQueryRemove", |state| {
-        let device = lock(&target(state, handle).opened).device.take();
-        if let Some(device) = device {
-            state.close_file(&device);
-        }
+        let target = target(state, handle);
+        target.refuse_if_local("closed");
+        target.empty(state, _WDF_IO_TARGET_STATE::WdfIoTargetClosedForQueryRemove, "WdfIoTargetCloseForQueryRemove");
+        state.let_target_go(&target);
     });
 }
 
@@ -221,8 +398,13 @@ pub extern "C" fn WdfIoTargetQueryForInterface(
     _specific: PVOID,
 ) -> NTSTATUS {
     function!("WdfIoTargetQueryForInterface", |state| {
-        let device = lock(&target(state, handle).opened).device.clone();
-        let Some(device) = device else { return STATUS_INVALID_DEVICE_STATE };
+        let target = target(state, handle);
+        let device = match target.leads_to() {
+            Ok(Some((device, _))) => device,
+            // The bus has no interfaces.
+            Ok(None) => return STATUS_NOT_SUPPORTED,
+            Err(status) => return status,
+        };
         if state.strikes() {
             return STATUS_INSUFFICIENT_RESOURCES;
         }

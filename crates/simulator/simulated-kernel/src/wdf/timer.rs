@@ -5,8 +5,8 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicUsize,
-            Ordering::{Acquire, Release},
+            AtomicBool, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Release},
         },
     },
 };
@@ -25,11 +25,13 @@ use super::{
 };
 use crate::{
     argument::check_size,
+    calls::Calls,
+    context,
     report::bug_check,
     rule::Rule,
-    state::State,
-    tracked,
-    wdm::{dpc, timer as timer_of_wdm},
+    state::{self, State},
+    tracked, waiting,
+    wdm::{dpc, system_thread, timer as timer_of_wdm},
 };
 
 /// A timer.
@@ -38,6 +40,23 @@ pub struct TimerObject {
     memory: usize,
     /// In microseconds; zero for one call.
     period: u64,
+    /// Its callback comes at `PASSIVE_LEVEL`: what is known of its calls.
+    passive: Option<Passive>,
+    /// Somebody waits in `WdfTimerStop`: until that has returned it does not start.
+    stopping: AtomicBool,
+}
+
+/// The calls of a timer at `PASSIVE_LEVEL`, by a work item: of two that meet there is one.
+#[derive(Default)]
+struct Passive {
+    calls: Calls,
+    queued: AtomicBool,
+}
+
+impl Passive {
+    fn is_idle(&self) -> bool {
+        !self.queued.load(Acquire) && self.calls.are_over()
+    }
 }
 
 /// The system's side of a timer. It is never freed: a call may still use it after the deletion.
@@ -46,6 +65,7 @@ struct Memory {
     timer: KTIMER,
     dpc: KDPC,
     callback: PFN_WDF_TIMER,
+    passive: bool,
     /// The handle, as soon as there is one.
     handle: AtomicUsize,
 }
@@ -57,8 +77,35 @@ unsafe extern "C" fn expired(_: *mut KDPC, memory: PVOID, _: PVOID, _: PVOID) {
     let Some(callback) = (unsafe { (*memory).callback }) else { return };
     // SAFETY: as above; it is atomic.
     let handle = unsafe { &(*memory).handle }.load(Acquire);
+    // SAFETY: as above.
+    if unsafe { (*memory).passive } {
+        return queue_call(callback, handle);
+    }
     // SAFETY: the driver's own callback, with the handle of its timer, at the level that it expects.
     unsafe { callback(ptr::without_provenance_mut(handle)) };
+}
+
+/// Has the callback called at `PASSIVE_LEVEL`, unless a call is queued already.
+fn queue_call(callback: unsafe extern "C" fn(WDFTIMER), handle: usize) {
+    let state = state::current();
+    let Some((object, timer)) = state.if_there::<TimerObject>(handle).filter(|(object, _)| object.is_live()) else {
+        return;
+    };
+    let is_queued = timer.passive.as_ref().is_none_or(|passive| passive.queued.swap(true, AcqRel));
+    if is_queued {
+        return;
+    }
+    let (owner, of_thread) = (object.owner, state.clone());
+    system_thread::spawn_for_work_item(&state, owner, move || {
+        let Some(passive) = &timer.passive else { return };
+        passive.calls.make(&of_thread, || {
+            passive.queued.store(false, Release);
+            context::call(owner, "EvtTimerFunc", || {
+                // SAFETY: the driver's own callback, with the handle of its timer, which waits for it before it goes.
+                unsafe { callback(ptr::without_provenance_mut(handle)) };
+            });
+        });
+    });
 }
 
 impl Part for TimerObject {
@@ -77,23 +124,39 @@ impl Kind for TimerObject {
 
 impl TimerObject {
     /// The timer is being deleted: it is stopped, and below `DISPATCH_LEVEL` a call that was begun ends before.
-    fn stop(&self, state: &State) {
+    fn stop(&self, state: &Arc<State>) {
         self.cancel(state);
         if machine::current_irql() == Irql::PASSIVE_LEVEL {
             state.machine.flush();
             state.untrack(self.dpc().expose_provenance(), tracked::Kind::Dpc);
             state.untrack(self.timer().expose_provenance(), tracked::Kind::Timer);
+            self.wait(state, "the deletion of a timer, for its callback,");
         }
     }
 
-    fn new(state: &Arc<State>, config: &WDF_TIMER_CONFIG) -> Self {
+    /// Waits for a call at `PASSIVE_LEVEL` that was begun.
+    fn wait(&self, state: &Arc<State>, what: &'static str) {
+        let Some(passive) = self.passive.as_ref().filter(|passive| !passive.is_idle()) else { return };
+        if passive.calls.are_here() {
+            bug_check(Rule::Deadlock, format_args!("{what} is in that callback"));
+        }
+        waiting::until(state, None, what, || passive.is_idle());
+    }
+
+    fn new(state: &Arc<State>, config: &WDF_TIMER_CONFIG, passive: bool) -> Self {
         let memory = Box::into_raw(Box::new(Memory {
             timer: KTIMER::default(),
             dpc: KDPC::default(),
             callback: config.EvtTimerFunc,
+            passive,
             handle: AtomicUsize::new(0),
         }));
-        let timer = Self { memory: memory.expose_provenance(), period: u64::from(config.Period) * 1000 };
+        let timer = Self {
+            memory: memory.expose_provenance(),
+            period: u64::from(config.Period) * 1000,
+            passive: passive.then(Passive::default),
+            stopping: AtomicBool::new(false),
+        };
         timer_of_wdm::initialise(state, timer.timer(), _TIMER_TYPE::NotificationTimer);
         dpc::initialise(state, timer.dpc(), Some(expired), memory.cast());
         timer
@@ -138,10 +201,9 @@ pub extern "C" fn WdfTimerCreate(
         if let Err(status) = check_parent(state, attributes) {
             return status;
         }
-        if read_attributes(attributes).ExecutionLevel == _WDF_EXECUTION_LEVEL::WdfExecutionLevelPassive {
-            bug_check(Rule::NotSimulated, format_args!("a timer of the framework that calls at PASSIVE_LEVEL"));
-        }
-        let kind = Arc::new(TimerObject::new(state, &config));
+        let level = read_attributes(attributes).ExecutionLevel;
+        let passive = level == _WDF_EXECUTION_LEVEL::WdfExecutionLevelPassive;
+        let kind = Arc::new(TimerObject::new(state, &config, passive));
         let Some(object) = state.create_object(kind.clone(), attributes, None) else {
             kind.stop(state);
             return STATUS_INSUFFICIENT_RESOURCES;
@@ -158,7 +220,7 @@ pub extern "C" fn WdfTimerStart(_globals: PWDF_DRIVER_GLOBALS, handle: WDFTIMER,
     function!("WdfTimerStart", |state| {
         let (object, timer) = timer(state, handle);
         // While it is deleted its callback may still run, and start it again.
-        if !object.is_live() {
+        if !object.is_live() || timer.stopping.load(Acquire) {
             return 0;
         }
         timer_of_wdm::set(state, timer.timer(), LARGE_INTEGER { QuadPart: due }, timer.period, timer.dpc())
@@ -170,9 +232,12 @@ pub extern "C" fn WdfTimerStop(_globals: PWDF_DRIVER_GLOBALS, handle: WDFTIMER, 
         let (_, timer) = timer(state, handle);
         check_level("WdfTimerStop", wait != 0);
         state.preempt();
+        timer.stopping.store(wait != 0, Release);
         let cancelled = timer.cancel(state);
         if wait != 0 {
             state.machine.flush();
+            timer.wait(state, "WdfTimerStop");
+            timer.stopping.store(false, Release);
         }
         BOOLEAN::from(cancelled)
     })

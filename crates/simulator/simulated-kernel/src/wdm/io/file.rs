@@ -96,11 +96,11 @@ impl IoFile {
         &self.0.device
     }
 
-    fn ask(&self, major: u32, code: u32, input: &[u8], output: usize) -> IoPending {
+    fn ask(&self, major: u32, code: u32, input: &[u8], output: usize, offset: i64) -> IoPending {
         self.0.uses.fetch_add(1, AcqRel);
         let of = self.0.clone();
         let done: Done = Arc::new(move || of.request_ended());
-        self.0.ask(&Question { major, code, input, output, file: self.0.pointer(), done: Some(done) })
+        self.0.ask(&Question { major, code, input, output, offset, file: self.0.pointer(), done: Some(done) })
     }
 
     /// Sends a control code and waits for the answer.
@@ -111,17 +111,27 @@ impl IoFile {
 
     /// Sends a control code. The driver gets it before this returns.
     pub fn begin(&self, code: u32, input: &[u8], output: usize) -> IoPending {
-        self.ask(IRP_MJ_DEVICE_CONTROL, code, input, output)
+        self.ask(IRP_MJ_DEVICE_CONTROL, code, input, output, 0)
     }
 
     /// Reads so many bytes at offset zero. The driver gets the request before this returns.
     pub fn begin_read(&self, length: usize) -> IoPending {
-        self.ask(IRP_MJ_READ, 0, &[], length)
+        self.begin_read_at(0, length)
     }
 
     /// Writes bytes at offset zero. The driver gets the request before this returns.
     pub fn begin_write(&self, bytes: &[u8]) -> IoPending {
-        self.ask(IRP_MJ_WRITE, 0, bytes, 0)
+        self.begin_write_at(0, bytes)
+    }
+
+    /// Reads so many bytes from an offset on, as [`IoFile::begin_read`].
+    pub fn begin_read_at(&self, offset: i64, length: usize) -> IoPending {
+        self.ask(IRP_MJ_READ, 0, &[], length, offset)
+    }
+
+    /// Writes bytes at an offset, as [`IoFile::begin_write`].
+    pub fn begin_write_at(&self, offset: i64, bytes: &[u8]) -> IoPending {
+        self.ask(IRP_MJ_WRITE, 0, bytes, 0, offset)
     }
 }
 
@@ -137,7 +147,7 @@ impl Opened {
 
     /// Sends what the file begins or ends with.
     fn send(&self, major: u32) -> IoPending {
-        self.ask(&Question { major, code: 0, input: &[], output: 0, file: self.pointer(), done: None })
+        self.ask(&Question { major, code: 0, input: &[], output: 0, offset: 0, file: self.pointer(), done: None })
     }
 
     /// A request that came by it is complete.

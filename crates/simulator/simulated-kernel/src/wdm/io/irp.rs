@@ -13,9 +13,9 @@ use std::{
 
 use wdk_bindings::{
     CCHAR, FILE_OBJECT, IO_STACK_LOCATION, IRP_MJ_DEVICE_CONTROL, IRP_MJ_INTERNAL_DEVICE_CONTROL, IRP_MJ_PNP,
-    IRP_MJ_READ, IRP_MJ_WRITE, METHOD_BUFFERED, NTSTATUS, PDEVICE_OBJECT, PDRIVER_CANCEL, PIRP, SL_INVOKE_ON_CANCEL,
-    SL_INVOKE_ON_ERROR, SL_INVOKE_ON_SUCCESS, STATUS_INVALID_DEVICE_REQUEST, STATUS_MORE_PROCESSING_REQUIRED,
-    STATUS_PENDING, UCHAR, ULONG,
+    IRP_MJ_READ, IRP_MJ_WRITE, LARGE_INTEGER, METHOD_BUFFERED, NTSTATUS, PDEVICE_OBJECT, PDRIVER_CANCEL, PIRP,
+    SL_INVOKE_ON_CANCEL, SL_INVOKE_ON_ERROR, SL_INVOKE_ON_SUCCESS, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_MORE_PROCESSING_REQUIRED, STATUS_PENDING, UCHAR, ULONG,
 };
 
 use super::{
@@ -47,6 +47,8 @@ pub struct Question<'input> {
     pub code: u32,
     pub input: &'input [u8],
     pub output: usize,
+    /// Where a read or write begins.
+    pub offset: i64,
     pub file: *mut FILE_OBJECT,
     /// What is told of its end: the file, which is there as long as the request. `None` for what a file begins and ends with.
     pub done: Option<Done>,
@@ -86,8 +88,9 @@ impl State {
             control.OutputBufferLength = ULONG::try_from(room).unwrap_or(0);
         }
         if is_transfer {
-            // The arm of these kinds of requests: both have the same fields, and zeros are the offset and the key.
+            // The arm of these kinds of requests: both have the same fields, and zeros are the key.
             location.Parameters.Read.Length = ULONG::try_from(length.max(room)).unwrap_or(0);
+            location.Parameters.Read.ByteOffset = LARGE_INTEGER { QuadPart: question.offset };
         }
         self.pass(&request, &device);
         request
