@@ -80,8 +80,10 @@ impl<'run, M: Machine> Drive<'run, M> {
             Action::Load(_) | Action::Open { .. } | Action::Sleep(_) | Action::Barrier(_) => return false,
             Action::Unload(name) => Thing::Image(name),
             Action::Start(name) => match self.script.device(name) {
-                Some(device) => Thing::Image(&device.image),
-                None => return true,
+                Some(device) if device.filters.iter().all(|filter| self.there.contains(&Thing::Image(filter))) => {
+                    Thing::Image(&device.image)
+                }
+                Some(_) | None => return true,
             },
             Action::Restart(name) | Action::Power(name, _) | Action::Remove(name) | Action::SurpriseRemove(name) => {
                 Thing::Device(name)
@@ -115,7 +117,7 @@ impl<'run, M: Machine> Drive<'run, M> {
                 self.machine.begin(
                     FILE,
                     FILE,
-                    &Control { asks: Asks::Control, code: told.code, input: &input, output: 0 },
+                    &Control { asks: Asks::Control, code: told.code, input: &input, output: 0, offset: 0 },
                 );
                 let status = self.machine.wait(FILE).status;
                 self.machine.close(FILE);
@@ -164,7 +166,7 @@ impl<'run, M: Machine> Drive<'run, M> {
             Action::Unload(name) => {
                 let image = image(name)?;
                 // Only after a failure: a removal that was refused.
-                for device in script.devices.iter().filter(|device| device.image == image.name) {
+                for device in script.devices.iter().filter(|device| device.is_of(&image.name)) {
                     if self.there.remove(&Thing::Device(&device.name)) {
                         self.machine.surprise_remove(device);
                     }
@@ -183,12 +185,12 @@ impl<'run, M: Machine> Drive<'run, M> {
                 self.there.remove(&Thing::File(file));
                 NtStatus::SUCCESS
             }
-            Action::Begin { request, file, asks, code, input, output } => {
+            Action::Begin { request, file, asks, code, input, output, offset } => {
                 let input = input.bytes(|device, name| self.machine.property(device, name))?;
                 self.machine.begin(
                     request,
                     file,
-                    &Control { asks: *asks, code: *code, input: &input, output: *output },
+                    &Control { asks: *asks, code: *code, input: &input, output: *output, offset: *offset },
                 );
                 self.there.insert(Thing::Request(request));
                 NtStatus::SUCCESS

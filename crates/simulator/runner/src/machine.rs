@@ -30,6 +30,8 @@ pub struct Control<'run> {
     pub input: &'run [u8],
     /// Bytes of room for output, or how many are read.
     pub output: usize,
+    /// Where a read or write begins, in bytes.
+    pub offset: i64,
 }
 
 /// A kernel with drivers, in which a script is carried out.

@@ -250,7 +250,13 @@ fn device(raw: &Spanned<raw::Device>, script: &Script) -> Result<Device> {
     }
     let addresses = raw.addresses.iter().map(|address| prefix(address, "addresses", "192.168.77.11/24"));
     let addresses = addresses.collect::<Result<_>>()?;
-    Ok(Device { name, image: image.get_ref().clone(), kind, keywords, addresses, interface })
+    let filters = raw.filters.iter().map(|filter| match script.image(filter.get_ref()) {
+        _ if kind == DeviceKind::Nic => problem(filter.span(), "`filters`: drivers above a NIC are filters of NDIS"),
+        Some(_) => Ok(filter.get_ref().clone()),
+        None => problem(filter.span(), format!("`filters`: {}", no_image(filter.get_ref(), script))),
+    });
+    let filters = filters.collect::<Result<_>>()?;
+    Ok(Device { name, image: image.get_ref().clone(), filters, kind, keywords, addresses, interface })
 }
 
 /// There is no such image.

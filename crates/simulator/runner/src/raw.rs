@@ -74,6 +74,8 @@ pub struct Device {
     pub image: Option<Spanned<String>>,
     pub kind: Option<Spanned<String>>,
     #[serde(default)]
+    pub filters: Vec<Spanned<String>>,
+    #[serde(default)]
     pub keywords: BTreeMap<String, Spanned<Value>>,
     #[serde(default)]
     pub addresses: Vec<Spanned<String>>,
@@ -108,6 +110,7 @@ pub struct Step {
     pub code: Option<Spanned<i64>>,
     pub input: Option<Spanned<Vec<Spanned<Part>>>>,
     pub output: Option<Spanned<i64>>,
+    pub offset: Option<Spanned<i64>>,
     pub expect: Option<Spanned<Vec<Spanned<Part>>>>,
     pub status: Option<Spanned<Value>>,
     pub state: Option<Spanned<String>>,

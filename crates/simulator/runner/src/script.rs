@@ -192,6 +192,8 @@ pub struct Device {
     pub name: String,
     /// The name of its driver's image.
     pub image: String,
+    /// The names of the images whose drivers have their devices above it, the lowest first: upper filters.
+    pub filters: Vec<String>,
     /// How it comes to its driver.
     pub kind: DeviceKind,
     /// Keywords of a NIC.
@@ -200,6 +202,14 @@ pub struct Device {
     pub addresses: Vec<Prefix>,
     /// The interface of a NIC.
     pub interface: Interface,
+}
+
+impl Device {
+    /// Returns true if that image has a device in its stack.
+    #[must_use]
+    pub fn is_of(&self, image: &str) -> bool {
+        self.image == image || self.filters.iter().any(|filter| filter == image)
+    }
 }
 
 /// An address, and how many bits of it are its prefix.
@@ -304,6 +314,8 @@ pub enum Action {
         input: Template,
         /// Bytes of room for output, or how many are read.
         output: usize,
+        /// Where a read or write begins, in bytes.
+        offset: i64,
     },
     /// Waits for a request.
     Wait {
@@ -404,6 +416,7 @@ impl Script {
             script.devices.push(Device {
                 name: device,
                 image: name.clone(),
+                filters: Vec::new(),
                 kind: DeviceKind::Registered,
                 keywords: Vec::new(),
                 addresses: Vec::new(),

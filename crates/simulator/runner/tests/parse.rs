@@ -290,6 +290,40 @@ fn begun(step: &str) -> (Asks, usize, String) {
 }
 
 #[test]
+fn a_read_or_write_begins_at_its_offset() {
+    let begins = |step: &str| {
+        let script = parse(&format!("{OPEN}{step}")).expect(step);
+        let Action::Begin { offset, .. } = script.steps[3].action else { panic!("{:?}", script.steps[3]) };
+        offset
+    };
+    assert_eq!(begins("do = \"read\"\nfile = \"f\"\noutput = 1\noffset = 4096"), 4096);
+    assert_eq!(begins("do = \"write\"\nfile = \"f\"\ninput = [{ u8 = 7 }]\noffset = 0x1_0000_0000"), 1 << 32);
+    assert_eq!(begins("do = \"write\"\nfile = \"f\"\ninput = [{ u8 = 7 }]"), 0);
+}
+
+#[test]
+fn a_device_has_filters_whose_images_are_loaded_before_it_is_started() {
+    let images = "[[image]]\nname = \"x\"\n[[image]]\nname = \"y\"\n";
+    let load = |image: &str| format!("[[step]]\ndo = \"load\"\nimage = \"{image}\"\n");
+    let device = |keys: &str| format!("[[device]]\nname = \"d\"\nimage = \"x\"\n{keys}\n");
+    let start = "[[step]]\ndo = \"start\"\ndevice = \"d\"\n";
+    let (x, y) = (load("x"), load("y"));
+    let filtered = device("filters = [\"y\"]");
+    let script = parse(&format!("{images}{filtered}{x}{y}{start}")).expect("a script");
+    assert_eq!(script.devices[0].filters, ["y"]);
+    let unload = "[[step]]\ndo = \"unload\"\nimage = \"y\"\n";
+    for (text, word) in [
+        (format!("{images}{filtered}{x}{start}"), "the image `y` of `d` is not loaded"),
+        (format!("{images}{filtered}{x}{y}{start}{unload}"), "`y` has the device `d`"),
+        (format!("{images}{}", device("filters = [\"z\"]")), "`filters`: there is no image `z`"),
+        (format!("{images}{}", device("kind = \"nic\"\nfilters = [\"y\"]")), "`filters`: drivers above a NIC"),
+    ] {
+        let said = parse(&text).expect_err(&text).to_string();
+        assert!(said.contains(word), "`{word}` in `{said}`");
+    }
+}
+
+#[test]
 fn reads_and_writes_are_requests_without_a_code() {
     let read = begun("do = \"read\"\nfile = \"f\"\noutput = 3\nexpect = [{ hex = \"01 02 03\" }]");
     assert_eq!(read, (Asks::Read, 3, "wait".to_owned()));
@@ -302,6 +336,8 @@ fn reads_and_writes_are_requests_without_a_code() {
         ("do = \"read\"\nfile = \"f\"", "`output` is missing"),
         ("do = \"write\"\nfile = \"f\"", "`input` is missing"),
         ("do = \"read\"\nfile = \"f\"\noutput = 1\ncode = 1", "`code` means nothing for `read`"),
+        ("do = \"ioctl\"\nfile = \"f\"\ncode = 1\noffset = 1", "`offset` means nothing for `ioctl`"),
+        ("do = \"read\"\nfile = \"f\"\noutput = 1\noffset = -1", "`offset`"),
         ("do = \"read\"\nfile = \"f\"\noutput = 1\ninput = [{ u8 = 1 }]", "`input` means nothing for `read`"),
         ("do = \"write\"\nfile = \"f\"\noutput = 1\ninput = [{ u8 = 1 }]", "`output` means nothing for `write`"),
         ("do = \"begin-write\"\nfile = \"f\"\ninput = [{ u8 = 1 }]", "`request` is missing"),

@@ -74,6 +74,15 @@ impl<L> Running<L> {
         }
     }
 
+    /// Adds a device with filters above it, which are drivers of the framework too.
+    fn add_stack(&self, driver: &Driver, filters: &[String]) -> Result<simulated_kernel::Device, NtStatus> {
+        let filters: Vec<&Driver> = filters.iter().map(|filter| &self.drivers[filter]).collect();
+        if filters.iter().any(|filter| filter.takes() != Takes::Devices) {
+            return Err(NtStatus::NOT_SUPPORTED);
+        }
+        driver.add_device_under(&filters).map_err(status)
+    }
+
     /// Adds an adapter that protocols are bound to, with its addresses.
     fn add_nic(&self, device: &Device) -> Result<Nic, NtStatus> {
         let keywords: Vec<_> = device.keywords.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
@@ -168,10 +177,13 @@ impl<L: Load> Machine for Running<L> {
         };
         let started = match kind {
             DeviceKind::Registered => Started::Nothing,
+            DeviceKind::PnP if driver.takes() == Takes::PlainDevices && !device.filters.is_empty() => {
+                return Err(NtStatus::NOT_SUPPORTED);
+            }
             DeviceKind::PnP if driver.takes() == Takes::PlainDevices => {
                 Started::Plain(driver.add_plain_device().map_err(status)?)
             }
-            DeviceKind::PnP => Started::PnP(driver.add_device().map_err(status)?),
+            DeviceKind::PnP => Started::PnP(self.add_stack(driver, &device.filters)?),
             DeviceKind::Nic => Started::Nic(self.add_nic(device)?),
         };
         self.devices.insert(device.name.clone(), started);
@@ -260,13 +272,13 @@ impl<L: Load> Machine for Running<L> {
         let pending = match &self.files[file] {
             Open::Framework(file) => Request::Framework(match control.asks {
                 Asks::Control => file.begin(control.code, control.input, control.output),
-                Asks::Read => file.begin_read(control.output),
-                Asks::Write => file.begin_write(control.input),
+                Asks::Read => file.begin_read_at(control.offset, control.output),
+                Asks::Write => file.begin_write_at(control.offset, control.input),
             }),
             Open::Wdm(file) => Request::Wdm(match control.asks {
                 Asks::Control => file.begin(control.code, control.input, control.output),
-                Asks::Read => file.begin_read(control.output),
-                Asks::Write => file.begin_write(control.input),
+                Asks::Read => file.begin_read_at(control.offset, control.output),
+                Asks::Write => file.begin_write_at(control.offset, control.input),
             }),
         };
         self.requests.insert(request.to_owned(), pending);

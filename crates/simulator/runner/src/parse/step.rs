@@ -152,7 +152,9 @@ impl Keys {
         let output = output.map_or(Ok(0), |output| in_range(&output, "output", 0, most))?;
         let input = if asks == Asks::Read { None } else { step.input.take() };
         let input = input.map_or(Ok(Vec::new()), |input| parts(&input, "input", script))?;
-        Ok(Action::Begin { request, file, asks, code, input: Template(input), output })
+        let offset = if asks == Asks::Control { None } else { step.offset.take() };
+        let offset = offset.map_or(Ok(0), |offset| in_range(&offset, "offset", 0, i64::MAX))?;
+        Ok(Action::Begin { request, file, asks, code, input: Template(input), output, offset })
     }
 
     fn expectation(&mut self, script: &Script) -> Result<Option<Pattern>> {
@@ -176,6 +178,7 @@ impl Keys {
             ("name", span(&step.name)),
             ("code", number(&step.code)),
             ("output", number(&step.output)),
+            ("offset", number(&step.offset)),
             ("microseconds", number(&step.microseconds)),
             ("input", step.input.as_ref().map(Spanned::span)),
             ("expect", step.expect.as_ref().map(Spanned::span)),

@@ -34,7 +34,7 @@ impl World {
             }
             Action::Unload(image) => {
                 let left =
-                    script.devices.iter().find(|device| device.image == *image && self.started.contains(&device.name));
+                    script.devices.iter().find(|device| device.is_of(image) && self.started.contains(&device.name));
                 if let Some(device) = left {
                     return Err(format!("`image`: `{image}` has the device `{}`; remove it first", device.name));
                 }
@@ -42,8 +42,9 @@ impl World {
             }
             Action::Start(name) => {
                 let device = script.device(name).ok_or_else(|| format!("`device`: {}", no_device(name, script)))?;
-                if !self.loaded.contains(&device.image) {
-                    return Err(format!("`device`: the image `{}` of `{name}` is not loaded", device.image));
+                let mut images = std::iter::once(&device.image).chain(&device.filters);
+                if let Some(image) = images.find(|image| !self.loaded.contains(*image)) {
+                    return Err(format!("`device`: the image `{image}` of `{name}` is not loaded"));
                 }
                 add(&mut self.started, name, takes_effect, "device", "is there already")
             }
