@@ -3,7 +3,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use xshell::{Cmd, cmd};
 
-use crate::context::{Context, have};
+use crate::context::{Context, Needed};
+
+const TSHARK: Needed = ("tshark", "tshark");
 
 /// What no packet may be: malformed, or with a wrong checksum.
 const BAD: &str = r#"_ws.malformed || ip.checksum.status == "Bad" || icmpv6.checksum.status == "Bad""#;
@@ -24,7 +26,7 @@ pub struct Packets {
 
 impl Packets {
     pub fn run(&self, context: &Context) -> Result<()> {
-        context.need(&[("tshark", "tshark")])?;
+        context.need(&[TSHARK])?;
         let sh = &context.sh;
         let scratch = sh.create_temp_dir()?;
         let ndkctl = context.ndkctl("dev")?;
@@ -68,7 +70,7 @@ impl Packets {
 /// Has tshark read the frames that the crate `roce` sends
 ///
 /// None may be malformed, and all but ARP and neighbour discovery are RoCEv2. Without a capture it makes one, of two stacks that exchange
-/// every kind of request. Seconds. Without tshark it says so and does nothing.
+/// every kind of request. Seconds. Installs tshark from Debian if it is missing.
 #[derive(clap::Args)]
 pub struct Frames {
     capture: Option<PathBuf>,
@@ -90,10 +92,7 @@ impl Frames {
 
 /// Fails if tshark finds other frames in a capture than the crate `roce` sends.
 pub fn read_frames(context: &Context, file: &Path) -> Result<()> {
-    if !have("tshark") {
-        println!("tshark is not there: nothing was read");
-        return Ok(());
-    }
+    context.need(&[TSHARK])?;
     let capture = Capture { context, file };
     let (all, known) = (capture.count("frame")?, capture.count("infiniband.bth")?);
     let (others, bad) = (capture.count("arp || icmpv6")?, capture.count(BAD)?);

@@ -1,6 +1,6 @@
 //! The chores that the documents show are those that there are, and what chores write is as they would write it.
 
-use clap::{Parser as _, error::ErrorKind};
+use clap::{CommandFactory as _, Parser as _, error::ErrorKind};
 use testing::documents::{all, filled, read};
 
 #[test]
@@ -45,6 +45,24 @@ fn the_tasks_of_makefile_toml_are_steps_of_ci() {
     for line in [words(&task("drivers")["script"]) + " --arch x86_64", check.join(" ")] {
         assert!(xtask::ci_commands().any(|step| step == line), "no step of CI runs `{line}`");
     }
+}
+
+/// What nobody runs does not hold for long.
+#[test]
+fn each_chore_runs_in_ci_or_at_night() {
+    // What these write or list is for who asks, and `ci` does not run itself.
+    const ASKED: [&str; 5] = ["coverage", "routines", "semantics", "slowest", "ci"];
+    let mut workflows: Vec<_> =
+        ["host", "drivers"].iter().map(|name| read(&format!(".github/workflows/{name}.yml"))).collect();
+    workflows.extend(xtask::ci_commands().map(str::to_owned));
+    let words: Vec<Vec<&str>> =
+        workflows.iter().flat_map(|text| text.lines()).map(|line| line.split_whitespace().collect()).collect();
+    let runs = |chore: &str| words.iter().any(|line| line.windows(3).any(|words| words == ["cargo", "xtask", chore]));
+    let mut command = xtask::Arguments::command();
+    command.build();
+    let chores = command.get_subcommands().filter(|chore| !chore.is_hide_set()).map(clap::Command::get_name);
+    let idle: Vec<_> = chores.filter(|chore| *chore != "help" && !ASKED.contains(chore) && !runs(chore)).collect();
+    assert!(idle.is_empty(), "neither a step of CI nor a workflow runs {idle:?}");
 }
 
 #[test]

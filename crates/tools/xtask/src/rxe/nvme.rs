@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use xshell::cmd;
 
 use super::{Network, PORTS, Ports, Running, guest::Guest};
 use crate::context::{Context, absolute};
