@@ -53,7 +53,7 @@ pub struct QueuePairs {
     turn: Option<Turn>,
     /// What those that have ended have still to say, whether they are here or not.
     last_acks: Bounded<LastAck>,
-    /// No queue pair has an earlier deadline; some may have none so early.
+    /// No queue pair has an earlier deadline, but perhaps the one that transmits now; some may have none so early.
     wake: Option<u64>,
 }
 
@@ -165,15 +165,17 @@ impl QueuePairs {
         self.turn.is_some() || !self.ready.is_empty() || !self.last_acks.is_empty()
     }
 
-    pub const fn wake(&self) -> Option<u64> {
-        self.wake
+    /// No queue pair has an earlier deadline. That of the one whose turn it is counts at once: the caller may stop in the middle of it.
+    pub fn wake(&self) -> Option<u64> {
+        let turn = self.turn.and_then(|turn| self.get(turn.number)).and_then(|entry| entry.qp.deadline());
+        [self.wake, turn].into_iter().flatten().min()
     }
 
     /// The number of the next queue pair, from the slot `from` on, whose deadline has come. To be called until it gives none, each
     /// time with the same variable: then the next deadline of all is known.
     pub fn expired(&mut self, now: u64, from: &mut usize) -> Option<u32> {
         if *from == 0 {
-            if self.wake.is_none_or(|wake| now < wake) {
+            if self.wake().is_none_or(|wake| now < wake) {
                 return None;
             }
             self.wake = None;

@@ -277,3 +277,35 @@ fn queue_pairs_send_in_turns_that_end() {
     assert_ne!(destinations[0], destinations[16], "nor longer than 16 packets while another waits");
     assert_eq!(destinations[32], destinations[0]);
 }
+
+#[test]
+fn who_stops_in_the_middle_of_a_turn_finds_the_deadline_of_what_has_gone() {
+    let mut world = World::new(2);
+    let qp = world.connect(false)[0].1;
+    world.run(300_000_000);
+    assert!(world.post(0, qp, 1, SEND, vec![0; 30 * 1024]));
+    assert_eq!(world.sides[0].stack.deadline(), None, "nothing has gone");
+    let mut frame = vec![0; FRAME];
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    let mut next = |now| {
+        let length = stack.transmit(now, &mut frame, memory).expect("a packet");
+        Envelope::parse(&frame[..length]).expect("a packet").1.bth.psn
+    };
+    let sent: [_; 3] = std::array::from_fn(|_| next(world.now));
+    // Nothing of it arrives, and nobody sends the rest.
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert!(stack.may_transmit(), "there is more");
+    let deadline = stack.deadline().expect("an answer is waited for");
+    assert!(deadline > world.now);
+    stack.tick(deadline - 1, memory);
+    assert_eq!((stack.counters().timeouts, stack.deadline()), (0, Some(deadline)));
+    stack.tick(deadline, memory);
+    assert_eq!(stack.counters().timeouts, 1);
+    // A question for the peer's station may go before it.
+    (world.now, world.deaf[1]) = (deadline, true);
+    let since = world.sent.len();
+    world.flush();
+    let again = world.sent[since..].iter().find_map(|(_, _, frame)| Envelope::parse(frame).ok()).expect("a packet");
+    assert_eq!(again.1.bth.psn, sent[0], "from the first one on");
+    assert!(world.sides[0].stack.deadline().is_some_and(|next| next > deadline), "and waited for again");
+}
