@@ -2,11 +2,16 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
+use smallvec::SmallVec;
+
 use crate::{
     error::OpenError,
     segment::{Segment, too_long},
     udp::{self, Udp},
 };
+
+/// Frames of one call for which nothing is allocated.
+const FEW: usize = 4;
 
 /// A segment with one other end: frames are the datagrams of a UDP socket.
 ///
@@ -25,8 +30,9 @@ impl Datagrams {
     ///
     /// The port is in use, or the address is not one of this machine.
     pub fn open(local: SocketAddr, peer: SocketAddr) -> Result<Self, OpenError> {
-        let socket = Udp::open(local)?;
+        let mut socket = Udp::open(local)?;
         let local = socket.local().map_err(|error| OpenError::of_socket(local, error))?;
+        socket.connect(peer);
         Ok(Self { socket, local, peer })
     }
 
@@ -46,8 +52,8 @@ impl Segment for Datagrams {
         if let Some(frame) = frames.iter().find(|frame| frame.len() > self.longest()) {
             return Err(too_long(frame, self.longest()));
         }
-        let parts: Vec<_> = frames.iter().map(|frame| [*frame]).collect();
-        let datagrams: Vec<_> = parts.iter().map(|parts| (&parts[..], self.peer)).collect();
+        let parts: SmallVec<[_; FEW]> = frames.iter().map(|frame| [*frame]).collect();
+        let datagrams: SmallVec<[_; FEW]> = parts.iter().map(|parts| (&parts[..], self.peer)).collect();
         self.socket.send_all(&datagrams)
     }
 

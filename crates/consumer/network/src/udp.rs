@@ -20,6 +20,8 @@ pub struct Udp {
     socket: UdpSocket,
     /// It is one of IPv6.
     is_v6: bool,
+    /// The one peer, if the system knows that there is no other.
+    peer: Option<SocketAddr>,
     #[cfg(target_os = "linux")]
     linux: linux::State,
 }
@@ -42,8 +44,17 @@ impl Udp {
             #[cfg(target_os = "linux")]
             linux: linux::State::new(&socket),
             is_v6: at.is_ipv6(),
+            peer: None,
             socket,
         })
+    }
+
+    /// Tells the system that datagrams go to this peer and come from it only: it looks for the way once. Where that fails it is looked for each
+    /// time, and whatever comes is given.
+    pub fn connect(&mut self, peer: SocketAddr) {
+        if self.socket.connect(self.reach(peer)).is_ok() {
+            self.peer = Some(peer);
+        }
     }
 
     /// The address that it is bound to.
@@ -68,7 +79,11 @@ impl Udp {
     /// Sends datagrams, in this order.
     #[cfg(not(target_os = "linux"))]
     pub fn send_all(&self, datagrams: &[(&[&[u8]], SocketAddr)]) -> io::Result<()> {
-        let send = |parts: &[&[u8]], to| self.socket.send_to(&parts.concat(), self.reach(to)).map(drop);
+        let send = |parts: &[&[u8]], to| {
+            let bytes = parts.concat();
+            if self.peer == Some(to) { self.socket.send(&bytes) } else { self.socket.send_to(&bytes, self.reach(to)) }
+                .map(drop)
+        };
         datagrams.iter().try_for_each(|(parts, to)| forgive(send(parts, *to)))
     }
 

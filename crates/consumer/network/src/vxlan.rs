@@ -9,12 +9,16 @@ use std::{
 
 pub use roce::vxlan::Counters;
 use roce::vxlan::{Bridge, HEADER, PEERS, PORT, header};
+use smallvec::SmallVec;
 
 use crate::{
     error::OpenError,
     segment::{Segment, too_long},
     udp::{self, Udp},
 };
+
+/// Frames of one call for which nothing is allocated.
+const FEW: usize = 4;
 
 /// What a segment is made from.
 #[derive(Clone, Debug)]
@@ -109,8 +113,8 @@ impl Segment for Vxlan {
         if let Some(frame) = frames.iter().find(|frame| frame.len() > self.longest()) {
             return Err(too_long(frame, self.longest()));
         }
-        let parts: Vec<_> = frames.iter().map(|frame| [&self.header[..], frame]).collect();
-        let mut datagrams = Vec::with_capacity(frames.len());
+        let parts: SmallVec<[_; FEW]> = frames.iter().map(|frame| [&self.header[..], frame]).collect();
+        let mut datagrams = SmallVec::<[_; FEW]>::with_capacity(frames.len());
         let bridge = self.bridge();
         let now = self.now();
         for (frame, parts) in frames.iter().zip(&parts) {

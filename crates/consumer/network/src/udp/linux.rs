@@ -18,9 +18,13 @@ use nix::{
     poll::{PollFd, PollFlags, ppoll},
     sys::socket::{
         ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, recvmsg, sendmmsg,
-        sendmsg, setsockopt, sockopt::UdpGroSegment,
+        sendmsg, setsockopt,
+        sockopt::{ReceiveTimeout, UdpGroSegment},
     },
+    sys::time::TimeVal,
 };
+
+use smallvec::SmallVec;
 
 use super::{LONGEST, Udp, canonical, forgive};
 
@@ -46,22 +50,36 @@ impl State {
     pub fn new(socket: &UdpSocket) -> Self {
         // A system that cannot gives them one by one.
         let _ = setsockopt(socket, UdpGroSegment, &true);
-        let inward = Inward { room: vec![vec![0; LONGEST]; BATCH], control: cmsg_space!(i32), in_a_row: 0 };
+        let inward = Inward {
+            room: vec![vec![0; LONGEST]; BATCH],
+            control: cmsg_space!(i32),
+            timeout: None,
+            in_a_row: 0,
+            few: BUSY,
+        };
         Self { inward: Mutex::new(inward), takes_apart: AtomicBool::new(true) }
     }
 }
 
-/// Datagrams that were there at once, after which several are asked for with one call.
+/// Calls in a row that have found a datagram, after which several are asked for with one call.
 const BUSY: u32 = 2;
+/// The same at most, after calls for several have found one only.
+const BUSIEST: u32 = 64;
+/// Who waits for less than this asks the system for its time with each call: the time of a socket has steps of its own.
+const STEP: Duration = Duration::from_millis(1);
 
 struct Inward {
     /// Room for datagrams.
     room: Vec<Vec<u8>>,
     /// Room for what the system says beside one.
     control: Vec<u8>,
+    /// How long a call on the socket waits.
+    timeout: Option<Duration>,
     /// Calls that have found a datagram, since one has not. The first ones ask for one: that costs least where there is only one, as
     /// between two that answer each other.
     in_a_row: u32,
+    /// So many of them are needed for one that asks for several.
+    few: u32,
 }
 
 /// How long each of the datagrams is that came as one.
@@ -80,12 +98,11 @@ fn take_apart(bytes: &[u8], each: Option<usize>, from: SocketAddr, take: &mut dy
 
 impl Inward {
     /// Takes a datagram, or those that came as one, if they are there.
-    fn one(&mut self, udp: &Udp, take: &mut dyn FnMut(&[u8], SocketAddr)) -> nix::Result<usize> {
+    fn one(&mut self, udp: &Udp, flags: MsgFlags, take: &mut dyn FnMut(&[u8], SocketAddr)) -> nix::Result<usize> {
         let Self { room, control, .. } = self;
         let Some(buffer) = room.first_mut() else { return Ok(0) };
         let (length, each, from) = {
             let mut slices = [IoSliceMut::new(buffer)];
-            let flags = MsgFlags::MSG_DONTWAIT;
             let message = recvmsg::<SockaddrStorage>(udp.socket.as_raw_fd(), &mut slices, Some(control), flags)?;
             let each = message.cmsgs().ok().and_then(|mut control| control.find_map(|said| segment_of(&said)));
             (message.bytes, each, message.address.as_ref().and_then(address))
@@ -99,8 +116,9 @@ impl Inward {
         let mut slices: Vec<_> = self.room.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
         let flags = MsgFlags::MSG_DONTWAIT;
         let results = recvmmsg(udp.socket.as_raw_fd(), &mut headers, slices.iter_mut(), flags, None)?;
-        let mut count = 0;
+        let (mut count, mut messages) = (0, 0);
         for message in results {
+            messages += 1;
             let from = message.address.as_ref().and_then(address);
             let each = message.cmsgs().ok().and_then(|mut control| control.find_map(|said| segment_of(&said)));
             // An empty datagram has no part.
@@ -108,14 +126,54 @@ impl Inward {
                 count += take_apart(bytes, each, canonical(from), take);
             }
         }
+        if messages > 1 {
+            self.few = BUSY;
+        } else {
+            self.were_few();
+        }
         Ok(count)
     }
 
+    /// What several need was for nothing: there is one each time, as between two that answer each other.
+    fn were_few(&mut self) {
+        (self.in_a_row, self.few) = (0, (2 * self.few).min(BUSIEST));
+    }
+
+    /// Takes those that are there.
     fn next(&mut self, udp: &Udp, take: &mut dyn FnMut(&[u8], SocketAddr)) -> nix::Result<usize> {
-        let came = if self.in_a_row < BUSY { self.one(udp, take) } else { self.many(udp, take) };
-        self.in_a_row = if came.is_ok() { self.in_a_row.saturating_add(1) } else { 0 };
+        if self.in_a_row >= self.few {
+            return self.many(udp, take).inspect_err(|_| self.were_few());
+        }
+        let came = self.one(udp, MsgFlags::MSG_DONTWAIT, take);
+        self.in_a_row = if came.is_ok() { self.in_a_row + 1 } else { 0 };
         came
     }
+
+    /// Waits for one, so long.
+    fn wait(&mut self, udp: &Udp, patience: Duration, take: &mut dyn FnMut(&[u8], SocketAddr)) -> nix::Result<usize> {
+        if patience < STEP {
+            let mut files = [PollFd::new(udp.socket.as_fd(), PollFlags::POLLIN)];
+            return match ppoll(&mut files, Some(patience.into()), None)? {
+                0 => Ok(0),
+                _ => self.next(udp, take),
+            };
+        }
+        // One call, in the place of one to look, one to wait and one to take.
+        if self.timeout != Some(patience) {
+            let seconds = patience.as_secs().try_into().unwrap_or(i64::MAX);
+            let time = TimeVal::new(seconds, patience.subsec_micros().into());
+            setsockopt(&udp.socket, ReceiveTimeout, &time)?;
+            self.timeout = Some(patience);
+        }
+        let came = self.one(udp, MsgFlags::empty(), take);
+        self.in_a_row = if came.is_ok() { self.in_a_row + 1 } else { 0 };
+        came
+    }
+}
+
+/// Where a datagram goes, unless the system knows.
+fn way(udp: &Udp, to: SocketAddr) -> Option<SockaddrStorage> {
+    (udp.peer != Some(to)).then(|| udp.reach(to).into())
 }
 
 fn length((parts, _): &Datagram<'_>) -> usize {
@@ -169,10 +227,11 @@ pub fn send_all(udp: &Udp, datagrams: &[Datagram<'_>]) -> io::Result<()> {
 fn send_together(udp: &Udp, datagrams: &[Datagram<'_>]) -> io::Result<bool> {
     let Some(first) = datagrams.first() else { return Ok(true) };
     let Ok(each) = u16::try_from(length(first)) else { return Ok(false) };
-    let parts: Vec<_> = datagrams.iter().flat_map(|(parts, _)| parts.iter()).map(|part| IoSlice::new(part)).collect();
-    let to = SockaddrStorage::from(udp.reach(first.1));
+    let parts: SmallVec<[_; PARTS]> =
+        datagrams.iter().flat_map(|(parts, _)| parts.iter()).map(|part| IoSlice::new(part)).collect();
+    let to = way(udp, first.1);
     let control = [ControlMessage::UdpGsoSegments(&each)];
-    match sendmsg(udp.socket.as_raw_fd(), &parts, &control, MsgFlags::empty(), Some(&to)) {
+    match sendmsg(udp.socket.as_raw_fd(), &parts, &control, MsgFlags::empty(), to.as_ref()) {
         Ok(_) => Ok(true),
         Err(Errno::EIO | Errno::EINVAL | Errno::EMSGSIZE | Errno::ENOPROTOOPT | Errno::EOPNOTSUPP) => Ok(false),
         Err(error) => forgive(Err(error.into())).map(|()| true),
@@ -185,7 +244,7 @@ fn send_alone(udp: &Udp, batch: &[Datagram<'_>]) -> io::Result<()> {
     }
     let parts: Vec<Vec<IoSlice<'_>>> =
         batch.iter().map(|(parts, _)| parts.iter().map(|part| IoSlice::new(part)).collect()).collect();
-    let to: Vec<_> = batch.iter().map(|(_, to)| Some(SockaddrStorage::from(udp.reach(*to)))).collect();
+    let to: Vec<_> = batch.iter().map(|(_, to)| way(udp, *to)).collect();
     let mut sent = 0;
     while sent < batch.len() {
         let mut headers = MultiHeaders::preallocate(batch.len() - sent, None);
@@ -203,40 +262,36 @@ fn send_alone(udp: &Udp, batch: &[Datagram<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// Parts of a datagram for which nothing is allocated.
-const PARTS: usize = 4;
+/// Parts that go with one call and for which nothing is allocated.
+const PARTS: usize = 8;
 
 /// Sends one datagram.
 fn send_one(udp: &Udp, parts: &[&[u8]], to: SocketAddr) -> io::Result<()> {
-    let to = SockaddrStorage::from(udp.reach(to));
-    let send = |parts: &[IoSlice<'_>]| {
-        let sent = sendmsg(udp.socket.as_raw_fd(), parts, &[], MsgFlags::empty(), Some(&to));
-        forgive(sent.map(drop).map_err(Into::into))
-    };
-    if parts.len() <= PARTS {
-        let place = |index: usize| IoSlice::new(parts.get(index).copied().unwrap_or_default());
-        return send(&std::array::from_fn::<_, PARTS, _>(place)[..parts.len()]);
-    }
-    send(&parts.iter().map(|part| IoSlice::new(part)).collect::<Vec<_>>())
+    let to = way(udp, to);
+    let parts: SmallVec<[_; PARTS]> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    let sent = sendmsg(udp.socket.as_raw_fd(), &parts, &[], MsgFlags::empty(), to.as_ref());
+    forgive(sent.map(drop).map_err(Into::into))
 }
 
 pub fn receive(udp: &Udp, patience: Duration, take: &mut dyn FnMut(&[u8], SocketAddr)) -> io::Result<usize> {
-    let mut inward = udp.linux.inward.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut may_wait = !patience.is_zero();
-    loop {
-        match inward.next(udp, take) {
-            Ok(count) => return Ok(count),
-            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) if may_wait => {}
-            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => return Ok(0),
-            Err(error) => return Err(error.into()),
-        }
-        let mut files = [PollFd::new(udp.socket.as_fd(), PollFlags::POLLIN)];
-        match ppoll(&mut files, Some(patience.into()), None) {
-            Ok(0) | Err(Errno::EINTR) => return Ok(0),
-            Ok(_) => may_wait = false,
-            Err(error) => return Err(error.into()),
+    let inward = &mut *udp.linux.inward.lock().unwrap_or_else(PoisonError::into_inner);
+    let nothing = |error| match error {
+        Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED => Ok(0),
+        error => Err(io::Error::from(error)),
+    };
+    // Who has found several datagrams of late may find more of them. Otherwise a call that waits takes what is there, too.
+    if patience < STEP || inward.in_a_row >= inward.few {
+        let count = inward.next(udp, take).or_else(nothing)?;
+        if count > 0 || patience.is_zero() {
+            return Ok(count);
         }
     }
+    match inward.wait(udp, patience, take) {
+        // What was sent has found nobody: that says nothing about what comes.
+        Err(Errno::ECONNREFUSED) => inward.wait(udp, patience, take),
+        came => came,
+    }
+    .or_else(nothing)
 }
 
 fn address(address: &SockaddrStorage) -> Option<SocketAddr> {
@@ -248,7 +303,7 @@ fn address(address: &SockaddrStorage) -> Option<SocketAddr> {
 mod tests {
     use std::{net::SocketAddr, time::Duration};
 
-    use super::{Relaxed, SEGMENTS, Udp, segments};
+    use super::{BUSIEST, BUSY, Relaxed, SEGMENTS, Udp, segments};
 
     fn count(lengths: &[usize]) -> usize {
         let bytes = vec![0; 60_000];
@@ -286,9 +341,75 @@ mod tests {
         came
     }
 
+    fn open() -> Udp {
+        Udp::open(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket")
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn who_hears_one_at_a_time_asks_for_one_and_who_finds_several_for_several() {
+        let (near, far) = (open(), open());
+        let to = far.local().expect("an address");
+        let few = || far.linux.inward.lock().expect("no panic").few;
+        let send = |lengths: &[usize]| {
+            let bytes = [7; 100];
+            let parts: Vec<[&[u8]; 1]> = lengths.iter().map(|length| [&bytes[..*length]]).collect();
+            let all: Vec<_> = parts.iter().map(|parts| (&parts[..], to)).collect();
+            near.send_all(&all).expect("they are sent");
+        };
+        for _ in 0..300 {
+            send(&[10]);
+            assert_eq!(far.receive(PATIENCE, &mut |bytes, _| assert_eq!(bytes, [7; 10])).expect("a socket"), 1);
+        }
+        assert_eq!(few(), BUSIEST);
+        for _ in 0..30 {
+            // Longer ones each time: they do not go as one.
+            let lengths = [1, 2, 3, 4, 5, 6, 7, 8];
+            send(&lengths);
+            let mut came = Vec::new();
+            while came.len() < lengths.len() {
+                let count = far.receive(PATIENCE, &mut |bytes, _| came.push(bytes.len())).expect("a socket");
+                assert!(count > 0, "{came:?}");
+            }
+            assert_eq!(came, lengths);
+        }
+        assert_eq!(few(), BUSY);
+    }
+
+    #[test]
+    fn a_wait_ends_with_a_datagram_or_with_its_time() {
+        let (near, far) = (open(), open());
+        let to = far.local().expect("an address");
+        for micros in [0, 300, 1_000, 2_000, 300, 0, 2_000] {
+            let patience = Duration::from_micros(micros);
+            assert_eq!(far.receive(patience, &mut |_, _| panic!("nothing was sent")).expect("a socket"), 0);
+            near.send_all(&[(&[&[1], &[2]], to)]).expect("it is sent");
+            assert_eq!(far.receive(patience, &mut |bytes, _| assert_eq!(bytes, [1, 2])).expect("a socket"), 1);
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_not_there_yet_ends_nothing() {
+        let (mut near, far) = (open(), open());
+        let (at, to) = (near.local().expect("an address"), far.local().expect("an address"));
+        near.connect(to);
+        assert_eq!(near.peer, Some(to));
+        drop(far);
+        near.send_all(&[(&[&[1]], to)]).expect("it is lost");
+        let far = Udp::open(to).expect("its port again");
+        far.send_all(&[(&[&[2]], at)]).expect("it is sent");
+        open().send_all(&[(&[&[3]], at)]).expect("it is sent");
+        let mut came = Vec::new();
+        assert_eq!(near.receive(PATIENCE, &mut |bytes, from| came.push((bytes.to_vec(), from))).expect("a socket"), 1);
+        near.send_all(&[(&[&[4]], to)]).expect("it is sent");
+        assert_eq!(far.receive(PATIENCE, &mut |bytes, from| assert_eq!((bytes, from), (&[4][..], at))).expect("it"), 1);
+        assert_eq!(near.receive(Duration::ZERO, &mut |_, _| panic!("a stranger is not heard")).expect("a socket"), 0);
+        assert_eq!(came, [(vec![2], to)]);
+    }
+
     #[test]
     fn what_is_sent_as_one_arrives_as_many_and_what_the_system_refuses_goes_one_by_one() {
-        let open = || Udp::open(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
         let lengths = [1082, 1082, 1082, 62, 1082, 1010, 62, 62, 300, 1082];
         let datagrams: Vec<Vec<u8>> = (0..).zip(lengths).map(|(number, length)| vec![number; length]).collect();
         let (near, far) = (open(), open());
