@@ -19,7 +19,8 @@ use super::{Plug, Wired};
 /// Where frames come in: waits for one, at most so long, and gives those that there are. Returns how many.
 type Source = Box<dyn FnMut(Duration, &mut dyn FnMut(&[u8])) -> usize>;
 
-/// How long one look at the source takes at most: how late it is noticed that another thread has set an event.
+/// How long one look at the source takes at most, beside what the system's clock adds to it: how late it is noticed that another thread has
+/// set an event.
 const LOOK: Duration = Duration::from_millis(1);
 /// Looks at the source between two at the clock.
 const LOOKS: u32 = 4;
@@ -64,8 +65,8 @@ impl Drives {
     }
 
     /// Does what was left for later, and takes in the next frames: until it `is_over`, or `patience` has. It looks for a while before it
-    /// sleeps, or sleeps at once, as its [`Habit`] is.
-    fn turn(&mut self, patience: Duration, is_over: impl Fn() -> bool) -> usize {
+    /// sleeps, or sleeps at once, as its [`Habit`] is. `begun` is now, for who knows it.
+    fn turn(&mut self, begun: Option<Instant>, patience: Duration, is_over: impl Fn() -> bool) -> usize {
         self.go_on();
         if is_over() {
             return 0;
@@ -73,14 +74,17 @@ impl Drives {
         if patience.is_zero() {
             return self.look(patience);
         }
-        let begun = Instant::now();
+        let begun = begun.unwrap_or_else(Instant::now);
         let looks = self.habit.begin();
         if looks {
             let end = self.habit.longest.min(patience);
             for times in 1_u32.. {
                 let count = self.look(Duration::ZERO);
                 if count > 0 {
-                    self.habit.looked(begun.elapsed());
+                    // What was there already would have come as soon to who sleeps.
+                    if times > 1 {
+                        self.habit.looked(begun.elapsed());
+                    }
                     return count;
                 }
                 if is_over() {
@@ -93,7 +97,8 @@ impl Drives {
                 hint::spin_loop();
             }
         }
-        let count = self.look(patience.saturating_sub(begun.elapsed()));
+        // As long as was asked for, also behind a look: a source that sleeps for the same time each time need not say it again.
+        let count = self.look(patience);
         if looks {
             self.habit.looked(begun.elapsed());
         } else if count > 0 {
@@ -161,13 +166,18 @@ pub fn wait_for(event: &machine::Event, micros: Option<u64>) -> Option<bool> {
         // What is borrowed is being driven: who waits inside that waits as others do.
         let mut drives = drives.try_borrow_mut().ok()?;
         let drives = drives.as_mut()?;
-        let end = micros.map(|micros| Instant::now() + Duration::from_micros(micros));
+        let mut now = Instant::now();
+        let end = micros.map(|micros| now + Duration::from_micros(micros));
         while !event.is_set() {
-            let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+            let left = end.map_or(LOOK, |end| end.saturating_duration_since(now));
             if left.is_zero() {
                 break;
             }
-            drives.turn(left.min(LOOK), || event.is_set());
+            drives.turn(Some(now), left.min(LOOK), || event.is_set());
+            if event.is_set() {
+                break;
+            }
+            now = Instant::now();
         }
         // Also to find out whether the machine has failed.
         Some(event.wait_for(0))
@@ -187,11 +197,12 @@ pub fn rest(time: Duration) {
         let Ok(mut drives) = drives.try_borrow_mut() else { return true };
         let Some(drives) = drives.as_mut() else { return true };
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let left = end.saturating_duration_since(now);
             if left.is_zero() {
                 return false;
             }
-            drives.turn(left, || false);
+            drives.turn(Some(now), left, || false);
         }
     });
     if rests {
@@ -242,7 +253,7 @@ impl Driver {
     pub fn turn(&mut self, patience: Duration) -> usize {
         DRIVES.with(|drives| {
             let mut drives = drives.borrow_mut();
-            drives.as_mut().map_or(0, |drives| drives.turn(patience, || false))
+            drives.as_mut().map_or(0, |drives| drives.turn(None, patience, || false))
         })
     }
 }

@@ -190,7 +190,7 @@ impl<O: Os> Wire<O> {
     /// Frames have come in, in this order: each as by [`Wire::receive`], several under one hold of the stack's lock.
     pub fn receive_all(this: &Arc<Self>, frames: &[&[u8]]) {
         if Self::take_in(this, frames) {
-            Self::go_on(this);
+            this.dpc.queue(this);
         }
     }
 
@@ -214,9 +214,12 @@ impl<O: Os> Wire<O> {
         is_due
     }
 
-    /// Sends what there is to send, and does what is due, in the wire's DPC.
+    /// Sends what there is to send, and does what is due, in the wire's DPC. Nothing, if a run of it since has done that.
     pub fn go_on(this: &Arc<Self>) {
-        this.dpc.queue(this);
+        let now = this.os.now();
+        if this.state.with(|state| state.is_due(now)) {
+            this.dpc.queue(this);
+        }
     }
 
     /// The adapter has these addresses from now on.

@@ -172,27 +172,28 @@ impl<O: Os> Wire<O> {
             state.frames.take()
         });
         let Some(mut frames) = taken else { return };
-        let mut is_unfinished = true;
+        let (mut is_unfinished, mut now) = (true, 0);
         for _ in 0..ROUNDS {
-            is_unfinished = Self::round(this, &mut frames);
-            let has_sent = !frames.lengths.is_empty();
-            if has_sent {
+            now = this.os.now();
+            is_unfinished = Self::round(this, now, &mut frames);
+            // Otherwise there was no more to send, and what has come since is asked for when the buffers are given back.
+            let may_have_more = frames.lengths.is_full();
+            if !frames.lengths.is_empty() {
                 this.cable.send_all(&mut frames.iter());
+                frames.lengths.clear();
             }
-            frames.lengths.clear();
-            if !is_unfinished && !has_sent {
+            if !is_unfinished && !may_have_more {
                 break;
             }
         }
-        if Self::rest(this, frames) || is_unfinished {
+        if Self::rest(this, now, frames) || is_unfinished {
             this.dpc.queue(this);
         }
     }
 
     /// One round. Returns true if there is more to do.
-    fn round(this: &Arc<Self>, frames: &mut Frames) -> bool {
-        let now = this.os.now();
-        let mut is_unfinished = this.state.with(|state| {
+    fn round(this: &Arc<Self>, now: u64, frames: &mut Frames) -> bool {
+        let (mut is_unfinished, has_events) = this.state.with(|state| {
             let mut is_unfinished = state.table.complete_held();
             if state.stack.deadline().is_some_and(|deadline| deadline <= now) {
                 state.stack.tick(now, &mut state.table);
@@ -205,9 +206,9 @@ impl<O: Os> Wire<O> {
                 }
             }
             state.transmit(now, frames);
-            is_unfinished
+            (is_unfinished, state.stack.has_event())
         });
-        for _ in 0..EVENTS {
+        for _ in 0..if has_events { EVENTS } else { 0 } {
             match this.state.with(State::news) {
                 Some(News::Happened(party, kind)) => party.event(kind),
                 Some(News::Requested(wanted)) => Self::requested(this, wanted),
@@ -225,9 +226,8 @@ impl<O: Os> Wire<O> {
         }
     }
 
-    /// Ends a run: gives the buffers back, and sets the timer. Returns true if there is something to do.
-    fn rest(this: &Arc<Self>, frames: Frames) -> bool {
-        let now = this.os.now();
+    /// Ends a run whose last round was at `now`: gives the buffers back, and sets the timer. Returns true if there is something to do.
+    fn rest(this: &Arc<Self>, now: u64, frames: Frames) -> bool {
         this.state.with(|state| {
             state.frames = Some(frames);
             let is_due = match state.stack.deadline().filter(|_| !state.is_shut) {
