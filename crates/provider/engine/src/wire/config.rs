@@ -40,6 +40,8 @@ pub struct WireConfig {
     pub send_depth: u16,
     /// Packets of a queue pair that are on their way at a time.
     pub window: u16,
+    /// Packets of a queue pair's requests that go before an ACK that waits ([`Sizes::before_ack`](roce::qp::Sizes::before_ack)); zero: none.
+    pub before_ack: u8,
     /// How long peers are waited for, and how often they are asked again.
     pub times: Times,
 }
@@ -62,6 +64,7 @@ impl WireConfig {
             queue_pairs: 512,
             send_depth: 64,
             window: 64,
+            before_ack: 8,
             times: Times::default(),
         }
     }
@@ -105,6 +108,7 @@ impl WireConfig {
             inbound_reads: limits.inbound,
             outbound_reads: limits.outbound,
             window: self.window.into(),
+            before_ack: self.before_ack,
         }
     }
 }

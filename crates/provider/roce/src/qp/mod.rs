@@ -35,11 +35,16 @@ pub struct Sizes {
     pub outbound_reads: u8,
     /// Packets that may be on their way.
     pub window: u32,
+    /// Packets of requests that go before an ACK that waits; with none the ACK is first.
+    ///
+    /// Behind a message that answers, an ACK is the shorter one of two frames: they are one datagram for a system that takes datagrams
+    /// apart, and wake the peer once. Before it, a peer hears of its own request first, and of the message then.
+    pub before_ack: u8,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
-        Self { send_depth: 64, inline_bytes: 64, inbound_reads: 16, outbound_reads: 16, window: 64 }
+        Self { send_depth: 64, inline_bytes: 64, inbound_reads: 16, outbound_reads: 16, window: 64, before_ack: 8 }
     }
 }
 
@@ -71,10 +76,6 @@ pub struct Link {
     /// The code of the time that the peer shall wait for a receive.
     pub rnr_timer: u8,
 }
-
-/// Packets of requests that go before an ACK that waits. So the ACK of a message goes behind the message that answers it, and is shorter than
-/// that: two such frames are one datagram for a system that takes datagrams apart, and wake the peer once.
-const AHEAD: u8 = 8;
 
 /// Completions that one call tells at most. The others follow with the next call, which is due at once.
 const COMPLETIONS: usize = 64;
@@ -243,10 +244,10 @@ impl QueuePair {
         adapter: &mut impl Adapter,
         counters: &mut Counters,
     ) -> Option<usize> {
-        let Self { link, requester, responder, ahead, .. } = self;
+        let Self { sizes, link, requester, responder, ahead, .. } = self;
         let link = link.as_ref().filter(|_| self.state == State::Ready)?;
         let length = if responder.has_answers() {
-            let may_pass = *ahead < AHEAD && responder.has_only_ack();
+            let may_pass = *ahead < sizes.before_ack && responder.has_only_ack();
             let request = if may_pass { requester.transmit(now, link, frame, adapter) } else { None };
             if request.is_some() {
                 *ahead += 1;

@@ -86,7 +86,8 @@ impl Rig {
     }
 
     pub fn with(link: Link) -> Self {
-        let sizes = Sizes { send_depth: 16, inline_bytes: 32, inbound_reads: 2, outbound_reads: 2, window: 64 };
+        let sizes =
+            Sizes { send_depth: 16, inline_bytes: 32, inbound_reads: 2, outbound_reads: 2, window: 64, before_ack: 8 };
         let mut qp = QueuePair::new(QP, sizes).expect("memory");
         assert!(qp.connect(link));
         Self { qp, memory: Memory::default(), counters: Counters::default(), now: 1_000_000 }

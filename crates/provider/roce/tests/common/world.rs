@@ -48,7 +48,7 @@ pub const PORT: u16 = 7174;
 const DELAY: u64 = 50;
 
 pub fn sizes() -> Sizes {
-    Sizes { send_depth: 64, inline_bytes: 64, inbound_reads: 4, outbound_reads: 4, window: 64 }
+    Sizes { send_depth: 64, inline_bytes: 64, inbound_reads: 4, outbound_reads: 4, window: 64, before_ack: 8 }
 }
 
 /// The stack of a side: `10.0.0.1` and `fd00::1`, or `10.0.0.2` and `fd00::2`.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand, ValueEnum};
+use ndk::host::WireConfig;
 use network::Impairment;
 
 use super::perftest::Test;
@@ -192,6 +193,15 @@ impl Of {
     /// Bytes of the network's packets.
     pub fn network_mtu(&self) -> u16 {
         self.mtu.unwrap_or(if self.network == Carrier::Vxlan { 1450 } else { 1500 })
+    }
+
+    /// Packets of requests that go before an ACK. Where each frame is taken by itself that saves nothing, and a peer that waits for both of
+    /// its completion queues on one channel, as perftest with `-e` does, needs to hear of its own request first.
+    pub fn before_ack(&self) -> u8 {
+        match self.network {
+            Carrier::Vxlan | Carrier::Dgram => WireConfig::new(self.station()).before_ack,
+            Carrier::Tap | Carrier::Interface => 0,
+        }
     }
 
     /// The station's address. One that is made is administered locally.

@@ -164,6 +164,7 @@ impl<'run> Line<'run> {
         let wire = WireConfig {
             gateways: [gateway(true), gateway(false)],
             network_mtu: of.network_mtu(),
+            before_ack: of.before_ack(),
             // What a peer cannot guess, and what differs from one run to the next: a peer remembers connections for a while.
             seed: u64::from(std::process::id()) << 32
                 ^ std::time::UNIX_EPOCH.elapsed().map_or(0, |time| u64::from(time.subsec_nanos())),

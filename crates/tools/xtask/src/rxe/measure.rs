@@ -22,10 +22,15 @@ use crate::context::{Context, absolute};
 
 /// A test of perftest, bytes of a message, messages.
 ///
-/// Not `ib_send_lat`: with `-e` it waits for the events of both completion queues on one channel, and takes the one of a message for that of
-/// its own request when the two come in the other order, as they do where an ACK goes behind the message that answers. Nor the others, whose
-/// servers poll.
-const CASES: [(&str, u32, u32); 2] = [("send-bw", 8, 2000), ("send-bw", 65536, 100)];
+/// Not the other tests of latency, whose servers poll. `ib_send_lat -e` waits for the events of both completion queues on one channel, and
+/// takes the one of a message for that of its own request when they come in this order: `ndkctl` sends an ACK first on a packet socket.
+const CASES: [(&str, u32, u32); 3] = [("send-bw", 8, 2000), ("send-bw", 65536, 100), ("send-lat", 8, 2000)];
+
+/// Returns true if a test has one message at a time: its messages a second are those of both sides, one
+/// after the other, at the median time.
+fn is_latency(test: &str) -> bool {
+    test.ends_with("-lat")
+}
 
 /// Seconds, of the guest's clock, that a server may take: one whose client has failed waits for ever.
 const SERVES: u32 = 120;
@@ -141,20 +146,31 @@ fn said(log: &str, who: Who, number: usize) -> Result<&str> {
 }
 
 /// Messages a second, by the last line of perftest's table.
-fn of_perftest(said: &str) -> Result<f64> {
+fn of_perftest(said: &str, test: &str) -> Result<f64> {
     let (_, table) = said.split_once("#bytes").context("no table")?;
     let line = table.lines().nth(1).context("no line in the table")?;
     let numbers: Vec<f64> = line.split_whitespace().map_while(|number| number.parse().ok()).collect();
-    // Bytes, count, peak, mean, rate in millions.
-    let rate = numbers.get(4).filter(|rate| **rate > 0.0);
+    let rate = if is_latency(test) {
+        // Bytes, count, microseconds for half a round trip: least, most, median.
+        numbers.get(4).map(|median| 1.0 / median)
+    } else {
+        // Bytes, count, peak, mean, rate in millions.
+        numbers.get(4).copied()
+    };
+    let rate = rate.filter(|rate| rate.is_finite() && *rate > 0.0);
     Ok(rate.with_context(|| format!("perftest's line is {line:?}"))? * 1e6)
 }
 
 /// Messages a second, by the report of `ndkctl wire ping`.
-fn of_ndkctl(said: &str) -> Result<f64> {
+fn of_ndkctl(said: &str, test: &str) -> Result<f64> {
     let from = said.find('{').context("no report")?;
     let report: serde_json::Value = serde_json::from_str(&said[from..])?;
-    report["messages_per_second"].as_f64().with_context(|| format!("no rate: {report}"))
+    let rate = if is_latency(test) {
+        report["microseconds"]["p50"].as_f64().map(|median| 1e6 / median)
+    } else {
+        report["messages_per_second"].as_f64()
+    };
+    rate.filter(|rate| rate.is_finite() && *rate > 0.0).with_context(|| format!("no rate: {report}"))
 }
 
 /// Measures, and prints a table, or JSON.
@@ -178,7 +194,7 @@ pub fn measure(context: &Context, guest: &Guest, ndkctl: &Path, json: bool) -> R
         let mut reference = None;
         for who in Who::ALL {
             let rate = said(&text, who, number)
-                .and_then(|said| if who == Who::Client { of_ndkctl(said) } else { of_perftest(said) });
+                .and_then(|said| if who == Who::Client { of_ndkctl(said, test) } else { of_perftest(said, test) });
             let messages_per_second = rate.with_context(|| {
                 format!("{}, {test} of {size} bytes; {} has what the guest says", who.name(), log.display())
             })?;
@@ -193,6 +209,14 @@ pub fn measure(context: &Context, guest: &Guest, ndkctl: &Path, json: bool) -> R
     for Row { test, size, who, messages_per_second, times_rxe, .. } in rows {
         let bandwidth = messages_per_second * f64::from(size) / f64::from(1 << 20);
         let who = who.name();
+        if is_latency(test) {
+            let half = 1e6 / messages_per_second;
+            println!(
+                "{test} {size:6}  {who:14} {half:9.2} us, half a round trip {:20} {times_rxe:5.2} of rxe's rate",
+                ""
+            );
+            continue;
+        }
         println!(
             "{test} {size:6}  {who:14} {messages_per_second:9.0} messages/s {bandwidth:8.2} MiB/s  {times_rxe:5.2} of rxe"
         );
@@ -213,13 +237,20 @@ mod tests {
 
     #[test]
     fn tables_and_reports_are_read() {
-        let rate = of_perftest("x\n #bytes #iterations\n 8 2000 0.27 0.22 0.029424\n---\n").expect("a table");
+        let (rates, times) = ("send-bw", "send-lat");
+        let rate = of_perftest("x\n #bytes #iterations\n 8 2000 0.27 0.22 0.029424\n---\n", rates).expect("a table");
         assert!((rate - 29424.0).abs() < 1.0);
-        assert!(of_perftest("#bytes\n 8 2000\n").is_err());
-        assert!(of_perftest("#bytes\n 8 2000 0.00 0.00 0.000000\n").is_err());
-        let rate = of_ndkctl("a line\n{\"messages_per_second\": 70.5}").expect("a report");
+        assert!(of_perftest("#bytes\n 8 2000\n", rates).is_err());
+        assert!(of_perftest("#bytes\n 8 2000 0.00 0.00 0.000000\n", rates).is_err());
+        let rate = of_perftest("#bytes\n 8 2000 20.00 90.10 31.00 32.00 1.5 40.0 80.0\n", times).expect("a table");
+        assert!((rate - 32258.0).abs() < 1.0);
+        assert!(of_perftest("#bytes\n 8 2000 0.00 0.00 0.00 0.00 0.00\n", times).is_err());
+        let rate = of_ndkctl("a line\n{\"messages_per_second\": 70.5}", rates).expect("a report");
         assert!((rate - 70.5).abs() < 0.1);
-        assert!(of_ndkctl("{}").is_err());
+        assert!(of_ndkctl("{}", rates).is_err());
+        let rate = of_ndkctl("{\"microseconds\": {\"p50\": 32.0, \"p90\": 50.0}}", times).expect("a report");
+        assert!((rate - 31250.0).abs() < 1.0);
+        assert!(of_ndkctl("{\"microseconds\": {\"p50\": 0.0}}", times).is_err());
         assert_eq!(said("BEGIN Rxe 0\nwords\nEND 0\n", Who::Rxe, 0).expect("it ended well"), "words");
         assert!(said("BEGIN Rxe 0\nwords\nEND 1\n", Who::Rxe, 0).is_err());
     }
