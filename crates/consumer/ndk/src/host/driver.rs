@@ -24,8 +24,10 @@ type Source = Box<dyn FnMut(Duration, &mut dyn FnMut(&[u8])) -> usize>;
 const LOOK: Duration = Duration::from_millis(1);
 /// Looks at the source between two at the clock.
 const LOOKS: u32 = 4;
-/// Of so many waits one is spent the other way, to find out whether that has become the better one.
-const TRIES: u32 = 256;
+/// Waits in a row that are spent the same way. What one brings may be what the next need not wait for, so they are judged together.
+const BLOCK: u32 = 8;
+/// Of so many blocks one is spent the other way, to find out whether that has become the better one.
+const TRIES: u32 = 64;
 
 std::thread_local! {
     /// What this thread drives.
@@ -75,16 +77,13 @@ impl Drives {
             return self.look(patience);
         }
         let begun = begun.unwrap_or_else(Instant::now);
-        let looks = self.habit.begin();
+        let looks = self.habit.looks();
         if looks {
             let end = self.habit.longest.min(patience);
             for times in 1_u32.. {
                 let count = self.look(Duration::ZERO);
                 if count > 0 {
-                    // What was there already would have come as soon to who sleeps.
-                    if times > 1 {
-                        self.habit.looked(begun.elapsed());
-                    }
+                    self.habit.looked(begun.elapsed());
                     return count;
                 }
                 if is_over() {
@@ -120,42 +119,51 @@ struct Habit {
     looking: Duration,
     /// How long those have taken that began with sleeping.
     sleeping: Duration,
-    /// Waits since the last one that was spent the other way.
+    /// This block of waits begins with looking.
+    looks: bool,
+    /// Waits of this block, and how long they have taken.
     waits: u32,
+    took: Duration,
+    /// Blocks since the last one that was spent the other way.
+    blocks: u32,
 }
 
 impl Habit {
     /// It begins with looking.
     const fn new(longest: Duration) -> Self {
-        Self { longest, looking: Duration::ZERO, sleeping: longest, waits: 0 }
+        let (looking, took) = (Duration::ZERO, Duration::ZERO);
+        Self { longest, looking, sleeping: longest, looks: true, waits: 0, took, blocks: 0 }
     }
 
-    /// A wait begins. Returns true if it is to begin with looking.
-    fn begin(&mut self) -> bool {
-        self.waits += 1;
-        let is_try = self.waits == TRIES;
-        if is_try {
-            self.waits = 0;
-        }
-        !self.longest.is_zero() && (self.looking <= self.sleeping) != is_try
+    /// Returns true if a wait is to begin with looking.
+    const fn looks(&self) -> bool {
+        self.looks && !self.longest.is_zero()
     }
 
     /// A wait that began with looking has taken so long; also one in which nothing has come.
     fn looked(&mut self, time: Duration) {
-        self.looking = Self::mean(self.looking, time.min(self.longest * 2));
+        self.has_waited(time.min(self.longest * 2));
     }
 
     /// Frames have come in a wait that began with sleeping, so long after that.
     fn slept(&mut self, time: Duration) {
         // How long nothing is sent says nothing about how fast it comes.
         if time <= self.longest * 2 {
-            self.sleeping = Self::mean(self.sleeping, time);
+            self.has_waited(time);
         }
     }
 
-    /// A few tries change it, and one that was disturbed does not.
-    fn mean(before: Duration, now: Duration) -> Duration {
-        (before * 3 + now) / 4
+    fn has_waited(&mut self, time: Duration) {
+        (self.waits, self.took) = (self.waits + 1, self.took + time);
+        if self.waits < BLOCK {
+            return;
+        }
+        let mean = if self.looks { &mut self.looking } else { &mut self.sleeping };
+        *mean = (*mean + self.took / BLOCK) / 2;
+        (self.waits, self.took) = (0, Duration::ZERO);
+        self.blocks = (self.blocks + 1) % TRIES;
+        let is_try = self.blocks == 0;
+        self.looks = (self.looking <= self.sleeping) != is_try;
     }
 }
 
@@ -280,38 +288,50 @@ impl Plug {
 mod tests {
     use core::time::Duration;
 
-    use super::{Habit, TRIES};
+    use super::{BLOCK, Habit, TRIES};
 
     const LONGEST: Duration = Duration::from_micros(50);
+    /// Waits of as many blocks as have one that is a try.
+    const WAITS: usize = (BLOCK * TRIES) as usize;
 
-    /// Waits that take so many microseconds when they begin with looking, and with sleeping; how many of the last ones began with looking.
-    fn waits(habit: &mut Habit, looking: u64, sleeping: u64) -> u32 {
-        let mut wait = |_: &u32| {
-            let looks = habit.begin();
+    /// Waits that take so many microseconds, one after the other, when they begin with looking, and with sleeping; how many of the last ones
+    /// began with looking.
+    fn waits(habit: &mut Habit, looking: &[u64], sleeping: &[u64]) -> usize {
+        let mut wait = |number: &usize| {
+            let looks = habit.looks();
+            let times = if looks { looking } else { sleeping };
+            let time = Duration::from_micros(times[number % times.len()]);
             if looks {
-                habit.looked(Duration::from_micros(looking));
+                habit.looked(time)
             } else {
-                habit.slept(Duration::from_micros(sleeping));
+                habit.slept(time)
             }
             looks
         };
-        (0..20 * TRIES).for_each(|number| _ = wait(&number));
-        u32::try_from((0..TRIES).filter(wait).count()).expect("few")
+        (0..20 * WAITS).for_each(|number| _ = wait(&number));
+        (0..WAITS).filter(wait).count()
     }
 
     #[test]
     fn a_thread_waits_as_frames_come_sooner_and_tries_the_other_way_seldom() {
         let mut habit = Habit::new(LONGEST);
-        assert!(habit.begin(), "looking first");
-        assert_eq!(waits(&mut habit, 5, 40), TRIES - 1);
-        assert_eq!(waits(&mut habit, 60, 4), 1, "the peer has come to the same core");
-        assert_eq!(waits(&mut habit, 5, 40), TRIES - 1, "and has left it");
+        assert!(habit.looks(), "looking first");
+        assert_eq!(waits(&mut habit, &[5], &[40]), WAITS - BLOCK as usize);
+        assert_eq!(waits(&mut habit, &[60], &[4]), BLOCK as usize, "the peer has come to the same core");
+        assert_eq!(waits(&mut habit, &[5], &[40]), WAITS - BLOCK as usize, "and has left it");
     }
 
     #[test]
     fn who_waits_long_sleeps_and_who_may_not_look_does_too() {
         let mut habit = Habit::new(LONGEST);
-        assert_eq!(waits(&mut habit, 5_000, 5_000), 1);
-        assert_eq!(waits(&mut Habit::new(Duration::ZERO), 5, 40), 0);
+        assert_eq!(waits(&mut habit, &[5_000], &[5_000]), 0, "no wait was short enough to find out anything");
+        assert_eq!(waits(&mut Habit::new(Duration::ZERO), &[5], &[40]), 0);
+    }
+
+    #[test]
+    fn a_short_wait_before_a_long_one_says_nothing_for_that() {
+        // An ACK comes at once, and what is waited for later: by who looks, as late as it has looked.
+        assert_eq!(waits(&mut Habit::new(LONGEST), &[1, 85], &[20, 35]), BLOCK as usize);
+        assert_eq!(waits(&mut Habit::new(LONGEST), &[1, 10], &[20, 35]), WAITS - BLOCK as usize);
     }
 }
