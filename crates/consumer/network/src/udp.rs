@@ -80,9 +80,9 @@ impl Udp {
     #[cfg(not(target_os = "linux"))]
     pub fn send_all(&self, datagrams: &[(&[&[u8]], SocketAddr)]) -> io::Result<()> {
         let send = |parts: &[&[u8]], to| {
-            let bytes = parts.concat();
-            if self.peer == Some(to) { self.socket.send(&bytes) } else { self.socket.send_to(&bytes, self.reach(to)) }
-                .map(drop)
+            let (bytes, is_known) = (parts.concat(), self.peer == Some(to));
+            let sent = if is_known { self.socket.send(&bytes) } else { self.socket.send_to(&bytes, self.reach(to)) };
+            sent.map(drop)
         };
         datagrams.iter().try_for_each(|(parts, to)| forgive(send(parts, *to)))
     }
