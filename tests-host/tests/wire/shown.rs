@@ -32,7 +32,8 @@ fn a_program_is_told_the_keywords_and_the_counters_of_each_wire() {
             assert_eq!((wire.vni, wire.is_up, peers), (77, 1, vec![(BELOW[1 - end], 4789)]));
             assert_eq!(wire.local().map(|local| local.ip()), Some(BELOW[end]));
             assert!(wire.frames_sent > 20 && wire.frames_received > 20, "{wire:?}");
-            assert_eq!((wire.naks_sent, wire.timeouts, wire.wrong_icrc, wire.lost), (0, 0, 0, 0), "{wire:?}");
+            // Not the time-outs: time passes as the seed says, in a third of all seeds for longer than an answer is waited for.
+            assert_eq!((wire.naks_sent, wire.wrong_icrc, wire.lost), (0, 0, 0), "{wire:?}");
         }
         assert_eq!(wires[0].frames_sent, wires[1].frames_received);
     });
