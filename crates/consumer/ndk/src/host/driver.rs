@@ -302,9 +302,9 @@ mod tests {
             let times = if looks { looking } else { sleeping };
             let time = Duration::from_micros(times[number % times.len()]);
             if looks {
-                habit.looked(time)
+                habit.looked(time);
             } else {
-                habit.slept(time)
+                habit.slept(time);
             }
             looks
         };
