@@ -241,7 +241,7 @@ impl Display for Ways<'_> {
             (CompletionKind::Early, "by a callback before it returned"),
             (CompletionKind::Later, "by a callback after it"),
         ];
-        let seen = words.into_iter().filter(|&(kind, _)| self.0.has_seen(kind));
+        let seen = words.into_iter().filter(|&(kind, _)| self.0.completions_of(kind) > 0);
         seen.enumerate().try_for_each(|(index, (_, way))| {
             f.write_str(if index == 0 { "" } else { ", " })?;
             f.write_str(way)

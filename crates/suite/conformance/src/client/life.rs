@@ -242,11 +242,11 @@ impl<'s> Life<'s> {
             let early = self.close_callbacks() > 0;
             self.close_returned.store(PENDS, Release);
             let kind = if early { CompletionKind::Early } else { CompletionKind::Later };
-            session.note_completion(kind);
+            session.count_completion(kind);
             return kind;
         }
         self.close_returned.store(DONE, Release);
-        session.note_completion(CompletionKind::Inline);
+        session.count_completion(CompletionKind::Inline);
         if status != NtStatus::SUCCESS {
             session.fault(format_args!(
                 "the close of a {:?} returned {status}: a close cannot fail (NDKPI 5.1)",

@@ -76,11 +76,11 @@ impl<'s> RequestState<'s> {
         if status == NtStatus::PENDING {
             let kind = if self.callbacks.load(Acquire) > 0 { CompletionKind::Early } else { CompletionKind::Later };
             self.returned.store(PENDS, Release);
-            session.note_completion(kind);
+            session.count_completion(kind);
             return Pending { request: self, kind };
         }
         self.returned.store(DONE, Release);
-        session.note_completion(CompletionKind::Inline);
+        session.count_completion(CompletionKind::Inline);
         if self.callbacks.load(Acquire) > 0 {
             session.fault(format_args!("{} returned {status} and completed too (NDKPI 5.0)", self.what));
         } else {

@@ -7,7 +7,7 @@ use core::{
     net::{IpAddr, SocketAddr},
     ptr,
     sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU32,
+        AtomicPtr, AtomicU32,
         Ordering::{AcqRel, Acquire, Relaxed},
     },
 };
@@ -79,8 +79,8 @@ pub struct Session<'p> {
     awaited: AtomicU32,
     /// Callbacks that run.
     callbacks: AtomicU32,
-    /// Whether requests have completed so, by [`CompletionKind`].
-    completions: [AtomicBool; 3],
+    /// Requests that have completed, by [`CompletionKind`].
+    completions: [AtomicU32; 3],
 }
 
 /// How a request completed (`NDKPI 5.0`).
@@ -143,7 +143,7 @@ impl<'p> Session<'p> {
             open: [const { AtomicU32::new(0) }; Kind::COUNT],
             awaited: AtomicU32::new(0),
             callbacks: AtomicU32::new(0),
-            completions: [const { AtomicBool::new(false) }; 3],
+            completions: [const { AtomicU32::new(0) }; 3],
         };
         try_box(session).map(ManuallyDrop::new).map_err(|_| Stop::inconclusive(format_args!("no memory for the case")))
     }
@@ -498,14 +498,14 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Returns whether a request has completed like this.
+    /// Returns how many requests have completed like this.
     #[must_use]
-    pub fn has_seen(&self, kind: CompletionKind) -> bool {
+    pub fn completions_of(&self, kind: CompletionKind) -> u32 {
         self.completions[kind as usize].load(Relaxed)
     }
 
-    pub(super) fn note_completion(&self, kind: CompletionKind) {
-        self.completions[kind as usize].store(true, Relaxed);
+    pub(super) fn count_completion(&self, kind: CompletionKind) {
+        self.completions[kind as usize].fetch_add(1, Relaxed);
     }
 
     pub(super) fn opened(&self, kind: Kind) {
