@@ -13,8 +13,9 @@ use wdk_sys::{
     WDFREQUEST__, call_unsafe_wdf_function_binding,
 };
 
-use crate::skeleton::{
-    CODE, Loaded, Wrong, complete, create_device, default_queue, delete_device, manual_queue, run_with,
+use crate::{
+    sent::framework,
+    skeleton::{CODE, Loaded, Wrong, complete, create_device, default_queue, delete_device, manual_queue, run_with},
 };
 
 /// Statuses of the framework: the queue takes no requests; it hands none out.
@@ -66,6 +67,10 @@ fn unmark(request: WDFREQUEST) -> NTSTATUS {
 fn forward(request: WDFREQUEST, to: WDFQUEUE) -> NTSTATUS {
     // SAFETY: the test's scenario, right or wrong.
     unsafe { call_unsafe_wdf_function_binding!(WdfRequestForwardToIoQueue, request, to) }
+}
+
+fn put_back(request: WDFREQUEST) -> NTSTATUS {
+    framework!(WdfRequestRequeue(request => WDFREQUEST) -> NTSTATUS)
 }
 
 fn next() -> Result<WDFREQUEST, NTSTATUS> {
@@ -159,6 +164,33 @@ fn a_request_in_a_queue_is_cancelled_without_the_driver() {
             assert_eq!(next(), Err(STATUS_NO_MORE_ENTRIES));
         });
         assert_eq!(second.wait().status, STATUS_SUCCESS);
+    });
+}
+
+#[test]
+fn a_request_that_is_put_back_is_the_first_in_its_queue() {
+    with(move_on, |driver, file| {
+        let (first, second) = (begin(file), begin(file));
+        driver.run(|| {
+            let request = next().expect("the first one");
+            assert_eq!(put_back(request), STATUS_SUCCESS);
+            assert_eq!(next(), Ok(request));
+            complete(request, STATUS_SUCCESS, 5);
+            keep(next().expect("the second one"), 0);
+        });
+        assert!(first.wait().is_success());
+        second.cancel();
+        assert!(!second.is_complete(), "its cancellation is only noted");
+        driver.run(|| assert_eq!(put_back(kept()), STATUS_SUCCESS));
+        assert_eq!(second.wait().status, STATUS_CANCELLED, "in the queue it is nobody's");
+    });
+    with(keep, |driver, file| {
+        let pending = begin(file);
+        driver.run(|| {
+            assert_eq!(put_back(kept()), STATUS_INVALID_DEVICE_REQUEST, "its queue hands out by itself");
+            complete(kept(), STATUS_SUCCESS, 0);
+        });
+        assert!(pending.wait().is_success());
     });
 }
 
@@ -264,6 +296,8 @@ wrong! {
     an_unmark_after_the_cancel_routine_has_completed breaks RequestCompletedTwice by mark_and_keep and unmark_too_late;
     a_cancelable_request_that_is_forwarded breaks RequestCancelable by mark_and_keep and forward_cancelable;
     a_use_of_a_request_that_was_forwarded breaks RequestCancelable by move_and_keep and |_, file| drop(begin(file));
+    a_cancelable_request_that_is_put_back breaks RequestCancelable by mark_and_keep and put_back_cancelable;
+    a_use_of_a_request_that_was_put_back breaks RequestCancelable by move_on and use_after_it_was_put_back;
     a_request_left_in_a_manual_queue breaks RequestNeverCompleted by move_on and |_, file| drop(begin(file).wait());
 }
 
@@ -307,6 +341,20 @@ fn unmark_too_late(driver: &Driver, file: &File) {
 fn forward_cancelable(driver: &Driver, file: &File) {
     let _pending = begin(file);
     driver.run(|| forward(kept(), queue()));
+}
+
+fn put_back_cancelable(driver: &Driver, file: &File) {
+    let _pending = begin(file);
+    driver.run(|| put_back(kept()));
+}
+
+fn use_after_it_was_put_back(driver: &Driver, file: &File) {
+    let _pending = begin(file);
+    driver.run(|| {
+        let request = next().expect("one was sent");
+        put_back(request);
+        complete(request, STATUS_SUCCESS, 0);
+    });
 }
 
 fn move_and_keep(request: WDFREQUEST, output: usize) {

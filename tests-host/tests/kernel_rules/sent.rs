@@ -8,16 +8,15 @@ use std::{
     },
 };
 
-use image_loader::framework::FUNCTIONS;
 use simulated_kernel::{Device, Driver, File, Kernel, Rule, caught, irql};
 use wdk_sys::{
     _WDF_EXECUTION_LEVEL, _WDF_FILEOBJECT_CLASS, _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_IO_TARGET_STATE as state,
     _WDF_REQUEST_TYPE, GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, POOL_FLAG_NON_PAGED, PVOID,
-    PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, PWDFDEVICE_INIT, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_TOO_SMALL,
-    STATUS_CANCELLED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_OBJECT_NAME_NOT_FOUND,
-    STATUS_SUCCESS, WDF_FILEOBJECT_CONFIG, WDF_IO_QUEUE_CONFIG, WDF_OBJECT_CONTEXT_TYPE_INFO, WDF_REQUEST_PARAMETERS,
-    WDF_TIMER_CONFIG, WDFCONTEXT, WDFDEVICE, WDFDRIVER, WDFFILEOBJECT, WDFIOTARGET, WDFMEMORY, WDFOBJECT, WDFQUEUE,
-    WDFREQUEST, WDFREQUEST__, WDFTIMER, call_unsafe_wdf_function_binding,
+    PWDF_OBJECT_ATTRIBUTES, PWDFDEVICE_INIT, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_TOO_SMALL, STATUS_CANCELLED,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
+    WDF_FILEOBJECT_CONFIG, WDF_IO_QUEUE_CONFIG, WDF_OBJECT_CONTEXT_TYPE_INFO, WDF_REQUEST_PARAMETERS, WDF_TIMER_CONFIG,
+    WDFCONTEXT, WDFDEVICE, WDFDRIVER, WDFFILEOBJECT, WDFIOTARGET, WDFMEMORY, WDFOBJECT, WDFQUEUE, WDFREQUEST,
+    WDFREQUEST__, WDFTIMER, call_unsafe_wdf_function_binding,
     ntddk::{ExAllocatePool2, ExFreePoolWithTag, KeLowerIrql, KfRaiseIrql},
 };
 
@@ -81,16 +80,19 @@ type Routine = unsafe extern "C" fn(WDFREQUEST, WDFIOTARGET, *mut Params, WDFCON
 /// Calls a function of the framework that the bindings leave out, with the type that its header has.
 macro_rules! framework {
     ($name:ident($($value:expr => $kind:ty),* $(,)?) $(-> $result:ty)?) => {{
-        type Function = unsafe extern "C" fn(PWDF_DRIVER_GLOBALS $(, $kind)*) $(-> $result)?;
-        let index = FUNCTIONS.iter().position(|&one| one == stringify!($name)).expect("a function of the framework");
+        type Function = unsafe extern "C" fn(wdk_sys::PWDF_DRIVER_GLOBALS $(, $kind)*) $(-> $result)?;
+        let mut names = image_loader::framework::FUNCTIONS.iter();
+        let index = names.position(|&one| one == stringify!($name)).expect("a function of the framework");
         // SAFETY: the table of the kernel that runs, which has as many places as there are names.
         let entry = unsafe { wdk_sys::WdfFunctions.add(index).read() }.expect("every place has one");
         // SAFETY: the type that the framework's header has for the name.
-        let function = unsafe { mem::transmute::<*const (), Function>(entry as *const ()) };
+        let function = unsafe { std::mem::transmute::<*const (), Function>(entry as *const ()) };
         // SAFETY: as wrong as the test wants it.
         unsafe { function(wdk_sys::WdfDriverGlobals $(, $value)*) }
     }};
 }
+
+pub(crate) use framework;
 
 /// What the drivers of a test do.
 #[derive(Clone, Copy)]
