@@ -66,7 +66,9 @@ impl QueuePairs {
         Ok(Self { slots, index_bits, ready, turn: None, last_acks, wake: None })
     }
 
-    /// Makes a queue pair, and returns its number; `None` if the table is full.
+    /// Makes a queue pair, and returns its number; `None` if the table is full. Not inlined: it is made on the stack, which a connect that
+    /// does so goes on with.
+    #[inline(never)]
     pub fn create(&mut self, sizes: Sizes) -> Result<Option<u32>, AllocError> {
         let Some(index) = self.slots.iter().position(|slot| slot.entry.is_none()) else { return Ok(None) };
         let generations = 1 << (BITS - self.index_bits);

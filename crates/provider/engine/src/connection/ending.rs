@@ -92,7 +92,9 @@ impl<O: Os> Connection<O> {
         Self::end(this, Ending::Lost(DisconnectReason::Failed));
     }
 
-    /// Ends the connection because an adapter has gone, in whatever phase it is.
+    /// Ends the connection because an adapter has gone, in whatever phase it is. Not inlined: a connection of another kind would have its
+    /// frame on the stack.
+    #[inline(never)]
     pub(super) fn abort(this: &Arc<Self>, gone: &Port<O>) {
         let is_gone = |role: Role| core::ptr::eq(&raw const *this.ports[role], gone);
         let failed = this.state.with(|state| match state.phase {

@@ -71,6 +71,8 @@ impl<O: Os> Fabric<O> {
         // The reference is dropped after the lock is released.
         drop(self.addresses.with(|addresses| {
             let place = addresses.search(link, address).ok()?;
+            // It is there; without this the removal has a panic, which is deep on the stack of an adapter that ends.
+            addresses.0.get(place)?;
             Some(addresses.0.remove(place))
         }));
     }

@@ -190,8 +190,11 @@ pub(super) fn list<List: Rows, T, E>(
             next = end;
             end == rows.bound()
         });
-        for entry in batch.into_iter().flatten() {
-            sink(entry)?;
+        // In place: an iterator of its own would be a second batch on the stack.
+        for place in &mut batch {
+            if let Some(entry) = place.take() {
+                sink(entry)?;
+            }
         }
         if done {
             return Ok(());

@@ -161,6 +161,9 @@ impl<O: Os> Port<O> {
     }
 
     /// Takes the adapter off the fabric: removes all addresses ([`Port::remove_address`]). What is open still has to be closed.
+    ///
+    /// Not inlined: its frame would lie below the end of each connection ([`Port::abort`]).
+    #[inline(never)]
     pub fn detach(&self) {
         drop(self.addresses.with(|own| {
             own.detached = true;

@@ -524,6 +524,13 @@ impl<O: Os> Remote<O> {
 
     /// The adapter has gone.
     fn abort(this: &Arc<Self>) {
+        Self::give_up_unconnected(this);
+        Self::end(this, Ending::Lost(DisconnectReason::Removed), true);
+    }
+
+    /// Gives up a connection that was not established when the adapter went. Not inlined: its frame would lie below the end of one that was.
+    #[inline(never)]
+    fn give_up_unconnected(this: &Arc<Self>) {
         let (is_unconnected, failed) = this.state.with(|state| match state.phase {
             Phase::Requested | Phase::Accepted => {
                 (true, state.abandon(this, NtStatus::CONNECTION_ABORTED, Ending::Abandoned(this.role)))
@@ -536,7 +543,6 @@ impl<O: Os> Remote<O> {
         if let Some(failed) = failed {
             failed.finish();
         }
-        Self::end(this, Ending::Lost(DisconnectReason::Removed), true);
     }
 
     /// A request may have timed out: see [`Connection::expired`].
@@ -694,7 +700,9 @@ impl<O: Os> State<O> {
         Some(FailedConnect { end, status, data: self.data.take(), reason })
     }
 
-    /// This side gives up before the connection is established; its request is answered with `status`.
+    /// This side gives up before the connection is established; its request is answered with `status`. Not inlined: what it moves would be
+    /// on the stack twice more while the wire gives the connection up.
+    #[inline(never)]
     fn abandon(&mut self, connection: &Remote<O>, status: NtStatus, ending: Ending) -> Option<FailedConnect<O>> {
         self.give_up(connection, ending);
         self.answer(ConnectorRequest::Accept, status);

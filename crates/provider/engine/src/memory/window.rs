@@ -1,5 +1,6 @@
 //! Memory windows (`NDKPI 5.3`, `7.6`).
 
+use alloc::boxed::Box;
 use core::any::Any;
 
 use fallible::{Arc, try_box};
@@ -219,10 +220,20 @@ impl<O: Os> Window<O> {
     }
 }
 
+impl<O: Os> Window<O> {
+    /// Takes the window out of the table. Not inlined, so that its entry does not lie on the stack below all that ends with the window.
+    #[inline(never)]
+    fn leave_table(&self) -> Option<Box<Bindings<O>>> {
+        match self.domain.table().tokens().remove_if(self.own, |_| true)?.object {
+            Object::Window(bindings) => Some(bindings),
+            _ => None,
+        }
+    }
+}
+
 impl<O: Os> Drop for Window<O> {
     fn drop(&mut self) {
-        let entry = self.domain.table().tokens().remove_if(self.own, |_| true);
-        if let Some(Entry { object: Object::Window(mut window), .. }) = entry {
+        if let Some(mut window) = self.leave_table() {
             window.posted.drain().for_each(PostedBind::forget);
             if let Some(bound) = window.bound.take() {
                 bound.unbind();

@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, vec::Vec};
 
-use fallible::{Arc, try_slice};
+use fallible::{Arc, try_box, try_slice};
 use roce::{
     Failure,
     adapter::{self, Adapter, Completed, Receive, Received, Refused, Remote},
@@ -36,8 +36,9 @@ pub(super) struct Entry<O: Os> {
 
 impl<O: Os> Entry<O> {
     /// The queue pair, and if one of its receives has failed. A receive that is claimed is given back.
-    pub fn finish(self) -> (Arc<Qp<O>>, bool) {
-        let Self { qp, claim, has_failed, .. } = self;
+    #[expect(clippy::boxed_local, reason = "unboxed it would lie on the stack of who gives the queue pair up")]
+    pub fn finish(self: Box<Self>) -> (Arc<Qp<O>>, bool) {
+        let Self { qp, claim, has_failed, .. } = *self;
         if let Some(claim) = claim {
             claim.give_back();
         }
@@ -65,7 +66,8 @@ impl<O: Os> Entry<O> {
 
 /// The queue pairs, at the places that their numbers say.
 pub(super) struct Table<O: Os> {
-    places: Box<[Option<Entry<O>>]>,
+    /// An entry for itself: on the stack of who takes one out lies a pointer.
+    places: Box<[Option<Box<Entry<O>>>]>,
     /// Messages that wait for transfers.
     held: usize,
 }
@@ -98,7 +100,7 @@ impl<O: Os> Table<O> {
         self.held > 0
     }
 
-    fn place(&mut self, number: u32) -> Option<&mut Option<Entry<O>>> {
+    fn place(&mut self, number: u32) -> Option<&mut Option<Box<Entry<O>>>> {
         let mask = self.places.len() - 1;
         self.places.get_mut(number as usize & mask)
     }
@@ -106,8 +108,7 @@ impl<O: Os> Table<O> {
     pub fn insert(&mut self, number: u32, qp: &Arc<Qp<O>>) -> Result<(), NtStatus> {
         let mut sink = Vec::new();
         sink.try_reserve_exact(qp.receive_elements()).map_err(fallible::AllocError::from)?;
-        let place = self.place(number).ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
-        *place = Some(Entry {
+        let entry = try_box(Entry {
             number,
             qp: qp.clone(),
             claim: None,
@@ -116,15 +117,16 @@ impl<O: Os> Table<O> {
             transfers: None,
             held: None,
             has_failed: false,
-        });
+        })?;
+        *self.place(number).ok_or(NtStatus::INSUFFICIENT_RESOURCES)? = Some(entry);
         Ok(())
     }
 
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Entry<O>> {
-        self.place(number)?.as_mut().filter(|entry| entry.number == number)
+        self.place(number)?.as_deref_mut().filter(|entry| entry.number == number)
     }
 
-    pub fn remove(&mut self, number: u32) -> Option<Entry<O>> {
+    pub fn remove(&mut self, number: u32) -> Option<Box<Entry<O>>> {
         self.place(number)?.take_if(|entry| entry.number == number)
     }
 
