@@ -232,7 +232,9 @@ pub extern "C" fn WdfTimerStop(_globals: PWDF_DRIVER_GLOBALS, handle: WDFTIMER, 
         let (_, timer) = timer(state, handle);
         check_level("WdfTimerStop", wait != 0);
         state.preempt();
-        timer.stopping.store(wait != 0, Release);
+        if wait != 0 {
+            timer.stopping.store(true, Release);
+        }
         let cancelled = timer.cancel(state);
         if wait != 0 {
             state.machine.flush();
