@@ -124,20 +124,21 @@ impl Timeline {
             self.look(browser, &page, "", name)?;
             println!("a report of {drawn} cases in {} bytes", shown.len());
         }
+        let consumer = browser.context.example("examples", "many_queue_pairs")?;
         for pairs in PAIRS {
-            self.report_of(browser, ndkctl, pairs)?;
+            self.report_of(browser, ndkctl, &consumer, pairs)?;
         }
         Ok(())
     }
 
     /// A report of a case that failed, with the recording of a program that has so many queue pairs on either side. No case has: the results are
     /// those of one that passes, changed.
-    fn report_of(&self, browser: &Browser<'_>, ndkctl: &Path, pairs: u32) -> Result<()> {
+    fn report_of(&self, browser: &Browser<'_>, ndkctl: &Path, consumer: &Path, pairs: u32) -> Result<()> {
         let sh = &browser.context.sh;
         let name = format!("report-{pairs}-{}", if pairs == 1 { "pair" } else { "pairs" });
         let [results, recording, page] =
             ["json", "ndkrec", "html"].map(|kind| browser.folder.join(format!("{name}.{kind}")));
-        let (consumer, count) = (browser.context.example("examples", "many_queue_pairs")?, pairs.to_string());
+        let count = pairs.to_string();
         cmd!(sh, "{consumer} {count} 1").env("NDK_RECORD", &recording).ignore_stdout().run()?;
         let json = cmd!(sh, "{ndkctl} selftest --filter arm.one-callback-per-arm --deterministic --json").read()?;
         let mut run: serde_json::Value = serde_json::from_str(&json)?;

@@ -8,5 +8,13 @@ macro_rules! function {
 }
 pub(super) use function;
 
+/// A function and its name, for the table of the framework.
+macro_rules! entry {
+    ($name:ident) => {
+        (stringify!($name), $name as *const ())
+    };
+}
+pub(super) use entry;
+
 /// What a driver calls by way of the table.
 pub type Function = unsafe extern "C" fn();

@@ -207,6 +207,21 @@ pub fn at_hand(state: &State, handle: WDFREQUEST) -> Arc<RequestObject> {
     request
 }
 
+/// A copy of the bytes at an address; zeros if there is none.
+///
+/// # Safety
+///
+/// The address is zero, or there are so many bytes.
+unsafe fn bytes_at(place: usize, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    if place != 0 {
+        let place: *const u8 = ptr::with_exposed_provenance(place);
+        // SAFETY: there are so many bytes (`# Safety`), and the copy is new.
+        unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(place, length) };
+    }
+    bytes
+}
+
 /// How a control code passes its buffers: buffered, two direct methods, neither.
 const fn method(code: u32) -> u32 {
     code % 4
@@ -313,7 +328,7 @@ impl RequestObject {
 
     /// The answer of the driver below, for who gets the same request back from it.
     pub fn put_answer(&self, bytes: &[u8]) {
-        let place = if self.has_own_buffers() { self.own[1] } else { self.answer_place() };
+        let place = self.users_place();
         let count = bytes.len().min(self.output);
         if place != 0 && count > 0 {
             let place: *mut u8 = ptr::with_exposed_provenance_mut(place);
@@ -324,25 +339,15 @@ impl RequestObject {
 
     /// What is in the second buffer of a direct method: with `METHOD_IN_DIRECT` what the driver reads.
     pub fn second_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; if self.direct == 0 { 0 } else { self.output }];
-        let place: *const u8 = ptr::with_exposed_provenance(self.direct);
-        if !bytes.is_empty() {
-            // SAFETY: the block, or the locked pages, are as long as the output.
-            unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(place, bytes.len()) };
-        }
-        bytes
+        // SAFETY: the block, or the locked pages, are as long as the output.
+        unsafe { bytes_at(self.direct, if self.direct == 0 { 0 } else { self.output }) }
     }
 
     /// The input as it is now: a driver may have changed the system's copy.
     pub fn input_bytes(&self) -> Vec<u8> {
         let place = if self.has_own_buffers() { self.own[0] } else { self.system };
-        let mut bytes = vec![0; if place == 0 { 0 } else { self.input }];
-        let place: *const u8 = ptr::with_exposed_provenance(place);
-        if !bytes.is_empty() {
-            // SAFETY: the block is as long as the input at least.
-            unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(place, bytes.len()) };
-        }
-        bytes
+        // SAFETY: the block is as long as the input at least.
+        unsafe { bytes_at(place, if place == 0 { 0 } else { self.input }) }
     }
 
     /// How many bytes it can be completed with: what a program reads, or has written.
@@ -401,6 +406,11 @@ impl RequestObject {
         if method(self.code) == 0 { self.system } else { self.direct }
     }
 
+    /// Where the user's answer is: with `METHOD_NEITHER` in the program's own buffer.
+    const fn users_place(&self) -> usize {
+        if self.has_own_buffers() { self.own[1] } else { self.answer_place() }
+    }
+
     /// What the user gets, after the completion; and the system's copies are freed.
     pub fn collect(&self) -> (NTSTATUS, Vec<u8>) {
         let (status, information) = lock(&self.progress).outcome.unwrap_or((STATUS_PENDING, 0));
@@ -411,13 +421,8 @@ impl RequestObject {
             self.free(&[self.system]);
             return (status, Vec::new());
         }
-        let mut bytes = vec![0; copied];
-        let place = if self.has_own_buffers() { self.own[1] } else { self.answer_place() };
-        let place: *const u8 = ptr::with_exposed_provenance(place);
-        if copied > 0 && !place.is_null() {
-            // SAFETY: the block has room for the output, of which these bytes are a part.
-            unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(place, copied) };
-        }
+        // SAFETY: the block has room for the output, of which these bytes are a part.
+        let bytes = unsafe { bytes_at(self.users_place(), copied) };
         self.free(&[self.system, self.direct, self.own[0], self.own[1]]);
         (status, bytes)
     }

@@ -12,6 +12,7 @@ use wdk_bindings::{
 };
 
 use super::{
+    function::entry,
     memory::MemoryObject,
     request::{Asks, Outside, RequestObject, at_hand},
 };
@@ -159,10 +160,10 @@ pub extern "C" fn WdfRequestRequeue(_globals: PWDF_DRIVER_GLOBALS, handle: WDFRE
 /// What the bindings of the drivers' crates have no type and no index for.
 pub fn entries() -> [(&'static str, *const ()); 5] {
     [
-        ("WdfRequestRetrieveUnsafeUserInputBuffer", WdfRequestRetrieveUnsafeUserInputBuffer as *const ()),
-        ("WdfRequestRetrieveUnsafeUserOutputBuffer", WdfRequestRetrieveUnsafeUserOutputBuffer as *const ()),
-        ("WdfRequestProbeAndLockUserBufferForRead", WdfRequestProbeAndLockUserBufferForRead as *const ()),
-        ("WdfRequestProbeAndLockUserBufferForWrite", WdfRequestProbeAndLockUserBufferForWrite as *const ()),
-        ("WdfRequestRequeue", WdfRequestRequeue as *const ()),
+        entry!(WdfRequestRetrieveUnsafeUserInputBuffer),
+        entry!(WdfRequestRetrieveUnsafeUserOutputBuffer),
+        entry!(WdfRequestProbeAndLockUserBufferForRead),
+        entry!(WdfRequestProbeAndLockUserBufferForWrite),
+        entry!(WdfRequestRequeue),
     ]
 }

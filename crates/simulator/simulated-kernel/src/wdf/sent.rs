@@ -21,6 +21,7 @@ use wdk_bindings::{
 
 use super::{
     device::DeviceObject,
+    function::entry,
     memory::MemoryObject,
     object::check_level,
     request::{Asks, Below, Outside, RequestObject, at_hand, owned},
@@ -700,13 +701,6 @@ pub extern "C" fn WdfIoTargetGetDevice(_globals: PWDF_DRIVER_GLOBALS, handle: WD
     routine!("WdfIoTargetGetDevice", DISPATCH_LEVEL, |state| {
         ptr::without_provenance_mut(target(state, handle).device.handle.load(Acquire))
     })
-}
-
-/// A function of this file for the table.
-macro_rules! entry {
-    ($name:ident) => {
-        (stringify!($name), $name as *const ())
-    };
 }
 
 /// What the bindings of the drivers' crates have no type and no index for.

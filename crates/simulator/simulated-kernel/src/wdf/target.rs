@@ -24,7 +24,7 @@ use wdk_bindings::{
 use super::{
     device::{DeviceObject, device},
     file::FileObject,
-    function::function,
+    function::{entry, function},
     object::{Kind, Object, Part},
     request::Below,
 };
@@ -345,7 +345,7 @@ impl State {
 
 /// What the bindings of the drivers' crates have no type and no index for.
 pub fn entries() -> [(&'static str, *const ()); 1] {
-    [("WdfDeviceGetIoTarget", WdfDeviceGetIoTarget as *const ())]
+    [entry!(WdfDeviceGetIoTarget)]
 }
 
 /// The target for what is below a device; null for one that is in no stack. It is the framework's, and goes with the device.

@@ -9,6 +9,7 @@ use wdk_bindings::{
 };
 
 use super::{
+    function::entry,
     object::check_level,
     request::{Asks, RequestObject, at_hand},
     sent::{Form, MemoryOffset, Options, Piece, SendOptions, format, send},
@@ -334,13 +335,6 @@ pub extern "C" fn WdfIoTargetAllocAndQueryTargetProperty(
 
 fn no_property(state: &State, handle: WDFIOTARGET) -> NTSTATUS {
     target(state, handle).leads_to().err().unwrap_or(STATUS_OBJECT_NAME_NOT_FOUND)
-}
-
-/// A function of this file for the table.
-macro_rules! entry {
-    ($name:ident) => {
-        (stringify!($name), $name as *const ())
-    };
 }
 
 /// What the bindings of the drivers' crates have no type and no index for.
