@@ -4,16 +4,16 @@ use std::{
     ptr,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::SeqCst},
     },
 };
 
 use simulated_kernel::{Rule, caught, irql};
 use wdk_sys::{
-    _WDF_IO_QUEUE_DISPATCH_TYPE, LARGE_INTEGER, NTSTATUS, PVOID, STATUS_INVALID_DEVICE_REQUEST, STATUS_UNSUCCESSFUL,
-    UNICODE_STRING, WDF_DPC_CONFIG, WDF_IO_QUEUE_CONFIG, WDF_OBJECT_ATTRIBUTES, WDF_OBJECT_CONTEXT_TYPE_INFO,
-    WDF_TIMER_CONFIG, WDF_WORKITEM_CONFIG, WDFCOLLECTION, WDFDPC, WDFOBJECT, WDFQUEUE, WDFSTRING, WDFTIMER,
-    WDFWORKITEM, call_unsafe_wdf_function_binding, ntddk::KeDelayExecutionThread,
+    _WDF_EXECUTION_LEVEL, _WDF_IO_QUEUE_DISPATCH_TYPE, LARGE_INTEGER, NTSTATUS, PVOID, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_UNSUCCESSFUL, UNICODE_STRING, WDF_DPC_CONFIG, WDF_IO_QUEUE_CONFIG, WDF_OBJECT_ATTRIBUTES,
+    WDF_OBJECT_CONTEXT_TYPE_INFO, WDF_TIMER_CONFIG, WDF_WORKITEM_CONFIG, WDFCOLLECTION, WDFDPC, WDFOBJECT, WDFQUEUE,
+    WDFSTRING, WDFTIMER, WDFTIMER__, WDFWORKITEM, call_unsafe_wdf_function_binding, ntddk::KeDelayExecutionThread,
 };
 
 use crate::{
@@ -66,13 +66,21 @@ unsafe extern "C" fn expired(_: WDFTIMER) {
 }
 
 fn try_timer(parent: WDFOBJECT, period: u32) -> Result<WDFTIMER, NTSTATUS> {
+    timer_with(expired, child_of(parent), period)
+}
+
+fn timer_with(
+    callback: unsafe extern "C" fn(WDFTIMER),
+    mut attributes: WDF_OBJECT_ATTRIBUTES,
+    period: u32,
+) -> Result<WDFTIMER, NTSTATUS> {
     let mut config = WDF_TIMER_CONFIG {
         Size: size::<WDF_TIMER_CONFIG>(),
-        EvtTimerFunc: Some(expired),
+        EvtTimerFunc: Some(callback),
         Period: period,
         ..WDF_TIMER_CONFIG::default()
     };
-    let (mut attributes, mut timer) = (child_of(parent), ptr::null_mut());
+    let mut timer = ptr::null_mut();
     // SAFETY: the structures and the place live until the call returns.
     let status = unsafe {
         call_unsafe_wdf_function_binding!(WdfTimerCreate, &raw mut config, &raw mut attributes, &raw mut timer)
@@ -128,6 +136,56 @@ fn a_timer_of_the_framework_calls_at_dispatch_level_until_it_is_stopped() {
         start(of_queue, 1_000);
     });
     assert_eq!(noted().0, 0);
+}
+
+/// The timer that two stop, whether its callback is kept from returning, and how many have stopped it.
+static STOPPED: AtomicPtr<WDFTIMER__> = AtomicPtr::new(ptr::null_mut());
+static KEPT: AtomicBool = AtomicBool::new(false);
+static STOPS: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn kept(_: WDFTIMER) {
+    note();
+    while KEPT.load(SeqCst) {
+        sleep(1);
+    }
+}
+
+/// Stops the timer, and starts it again if somebody else stops it still: that does nothing, and the other one hears of it.
+fn stop_and_start(_: WDFWORKITEM) {
+    let timer = STOPPED.load(SeqCst);
+    let was_queued = stop(timer, true);
+    let is_first = STOPS.fetch_add(1, SeqCst) == 0;
+    assert_eq!(was_queued, !is_first);
+    if is_first {
+        assert!(!start(timer, 1));
+    }
+}
+
+#[test]
+fn a_timer_that_two_stop_does_not_start_until_the_last_has_returned() {
+    loads(|_| {
+        noted();
+        let attributes = WDF_OBJECT_ATTRIBUTES {
+            ExecutionLevel: _WDF_EXECUTION_LEVEL::WdfExecutionLevelPassive,
+            ..child_of(default_queue().cast())
+        };
+        let timer = timer_with(kept, attributes, 0).expect("a timer");
+        STOPPED.store(timer, SeqCst);
+        KEPT.store(true, SeqCst);
+        start(timer, 1);
+        sleep(5);
+        let items = [item(), item()];
+        for item in items {
+            then(stop_and_start);
+            enqueue(item);
+            sleep(1);
+        }
+        KEPT.store(false, SeqCst);
+        items.into_iter().for_each(flush);
+        assert_eq!(STOPS.load(SeqCst), 2);
+        sleep(10);
+        assert_eq!(noted(), (3, 0), "the two, and the timer once");
+    });
 }
 
 /// What the next call of a work item does.

@@ -5,7 +5,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicUsize,
+            AtomicBool, AtomicU32, AtomicUsize,
             Ordering::{AcqRel, Acquire, Release},
         },
     },
@@ -42,8 +42,10 @@ pub struct TimerObject {
     period: u64,
     /// Its callback comes at `PASSIVE_LEVEL`: what is known of its calls.
     passive: Option<Passive>,
-    /// Somebody waits in `WdfTimerStop`: until that has returned it does not start.
-    stopping: AtomicBool,
+    /// How many wait in `WdfTimerStop`: until the last has returned it does not start.
+    stopping: AtomicU32,
+    /// It was to start meanwhile: whoever stops it is told that it was in the queue.
+    refused: AtomicBool,
 }
 
 /// The calls of a timer at `PASSIVE_LEVEL`, by a work item: of two that meet there is one.
@@ -155,7 +157,8 @@ impl TimerObject {
             memory: memory.expose_provenance(),
             period: u64::from(config.Period) * 1000,
             passive: passive.then(Passive::default),
-            stopping: AtomicBool::new(false),
+            stopping: AtomicU32::new(0),
+            refused: AtomicBool::new(false),
         };
         timer_of_wdm::initialise(state, timer.timer(), _TIMER_TYPE::NotificationTimer);
         dpc::initialise(state, timer.dpc(), Some(expired), memory.cast());
@@ -220,7 +223,11 @@ pub extern "C" fn WdfTimerStart(_globals: PWDF_DRIVER_GLOBALS, handle: WDFTIMER,
     function!("WdfTimerStart", |state| {
         let (object, timer) = timer(state, handle);
         // While it is deleted its callback may still run, and start it again.
-        if !object.is_live() || timer.stopping.load(Acquire) {
+        if !object.is_live() {
+            return 0;
+        }
+        if timer.stopping.load(Acquire) > 0 {
+            timer.refused.store(true, Release);
             return 0;
         }
         timer_of_wdm::set(state, timer.timer(), LARGE_INTEGER { QuadPart: due }, timer.period, timer.dpc())
@@ -232,16 +239,17 @@ pub extern "C" fn WdfTimerStop(_globals: PWDF_DRIVER_GLOBALS, handle: WDFTIMER, 
         let (_, timer) = timer(state, handle);
         check_level("WdfTimerStop", wait != 0);
         state.preempt();
-        if wait != 0 {
-            timer.stopping.store(true, Release);
+        if wait == 0 {
+            return BOOLEAN::from(timer.cancel(state));
+        }
+        if timer.stopping.fetch_add(1, AcqRel) == 0 {
+            timer.refused.store(false, Release);
         }
         let cancelled = timer.cancel(state);
-        if wait != 0 {
-            state.machine.flush();
-            timer.wait(state, "WdfTimerStop");
-            timer.stopping.store(false, Release);
-        }
-        BOOLEAN::from(cancelled)
+        state.machine.flush();
+        timer.wait(state, "WdfTimerStop");
+        timer.stopping.fetch_sub(1, AcqRel);
+        BOOLEAN::from(timer.refused.swap(false, AcqRel) || cancelled)
     })
 }
 
