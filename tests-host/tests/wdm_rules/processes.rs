@@ -3,7 +3,7 @@
 use std::{
     ffi::c_void,
     ptr,
-    sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
+    sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering::SeqCst},
 };
 
 use simulated_kernel::{Rule, caught, irql, object_attributes};
@@ -332,12 +332,17 @@ fn the_clock_has_a_longest_and_a_shortest_period() {
 const BUFFERED: ULONG = 4;
 const DIRECT: ULONG = 16;
 
+/// Where the last read or write began.
+static OFFSET: AtomicI64 = AtomicI64::new(-1);
+
 /// Answers reads with the numbers from 1, and takes writes that begin with 7.
 unsafe extern "C" fn transfer(device: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
     // SAFETY: the driver has the IRP, and its device.
     let (asked, flags, whole) = unsafe { (location(irp).read(), (*device).Flags, irp.read()) };
     // SAFETY: the arm of reads and writes, which have the same fields.
-    let length = unsafe { asked.Parameters.Read.Length };
+    let (length, offset) = unsafe { (asked.Parameters.Read.Length, asked.Parameters.Read.ByteOffset) };
+    // SAFETY: the arm that has the whole number.
+    OFFSET.store(unsafe { offset.QuadPart }, SeqCst);
     if length == 0 {
         assert!(buffer(irp).is_null() && whole.MdlAddress.is_null(), "a buffer without bytes is not there");
         return complete(irp, STATUS_SUCCESS, 0);
@@ -392,6 +397,14 @@ fn reads_and_writes_have_their_buffer_where_the_device_wants_it() {
             assert!(file.begin_read(0).wait().bytes.is_empty());
         });
     }
+    run(transfers(|device| takes(device, BUFFERED)), |_, _, file| {
+        for offset in [0, 300, i64::from(u32::MAX) + 2] {
+            assert_eq!(file.begin_read_at(offset, 3).wait().bytes, [1, 2, 3]);
+            assert_eq!(OFFSET.swap(-1, SeqCst), offset);
+            assert_eq!(file.begin_write_at(offset, &[7]).wait().status, STATUS_SUCCESS);
+            assert_eq!(OFFSET.swap(-1, SeqCst), offset);
+        }
+    });
     run(Parts::default(), |_, _, file| {
         assert_eq!(file.begin_read(3).wait().status, STATUS_INVALID_DEVICE_REQUEST, "the driver has no routine for it");
     });
