@@ -2,17 +2,23 @@
 
 use std::{
     ptr,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicPtr, Ordering::SeqCst},
+    },
 };
 
-use simulated_kernel::Kernel;
+use simulated_kernel::{Kernel, Rule, caught};
 use wdk_sys::{
-    GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PWDFDEVICE_INIT, STATUS_SUCCESS, UNICODE_STRING,
-    WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS, WDF_POWER_DEVICE_STATE, WDFCMRESLIST, WDFDEVICE, WDFDRIVER,
-    WDFIOTARGET, WDFOBJECT, call_unsafe_wdf_function_binding,
+    GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PVOID, PWDFDEVICE_INIT, STATUS_SUCCESS, UNICODE_STRING,
+    WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS, WDF_POWER_DEVICE_STATE, WDFCMRESLIST, WDFCMRESLIST__,
+    WDFDEVICE, WDFDRIVER, WDFIOTARGET, WDFOBJECT, call_unsafe_wdf_function_binding,
 };
 
-use crate::small_driver::{attributes, create_device, create_driver, open_target, size};
+use crate::{
+    sent::framework,
+    small_driver::{attributes, create_device, create_driver, open_target, size},
+};
 
 static CALLS: Mutex<Vec<&str>> = Mutex::new(Vec::new());
 /// What the consumer opens.
@@ -50,12 +56,35 @@ callbacks! {
     surprise(WDFDEVICE): "surprise";
     query_remove(WDFDEVICE) -> STATUS_SUCCESS: "query remove";
     query_stop(WDFDEVICE) -> STATUS_SUCCESS: "query stop";
-    prepare(WDFDEVICE, WDFCMRESLIST, WDFCMRESLIST) -> STATUS_SUCCESS: "prepare";
-    release(WDFDEVICE, WDFCMRESLIST) -> STATUS_SUCCESS: "release";
     power_up(WDFDEVICE, WDF_POWER_DEVICE_STATE) -> STATUS_SUCCESS: "D0 entry";
     power_down(WDFDEVICE, WDF_POWER_DEVICE_STATE) -> STATUS_SUCCESS: "D0 exit";
     object_cleanup(WDFOBJECT): "object cleanup";
     object_destroy(WDFOBJECT): "object destroy";
+}
+
+/// The translated list of the last start.
+static LIST: AtomicPtr<WDFCMRESLIST__> = AtomicPtr::new(ptr::null_mut());
+
+fn resources(list: WDFCMRESLIST) -> (u32, PVOID) {
+    (
+        framework!(WdfCmResourceListGetCount(list => WDFCMRESLIST) -> u32),
+        framework!(WdfCmResourceListGetDescriptor(list => WDFCMRESLIST, 0 => u32) -> PVOID),
+    )
+}
+
+/// The device has no resources.
+unsafe extern "C" fn prepare(_: WDFDEVICE, raw: WDFCMRESLIST, translated: WDFCMRESLIST) -> NTSTATUS {
+    note("prepare");
+    assert_ne!(raw, translated);
+    assert_eq!([resources(raw), resources(translated)], [(0, ptr::null_mut()); 2]);
+    LIST.store(translated, SeqCst);
+    STATUS_SUCCESS
+}
+
+unsafe extern "C" fn release(_: WDFDEVICE, translated: WDFCMRESLIST) -> NTSTATUS {
+    note("release");
+    assert_eq!((translated, resources(translated).0), (LIST.load(SeqCst), 0));
+    STATUS_SUCCESS
 }
 
 unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS {
@@ -211,4 +240,14 @@ fn callbacks_of_plug_and_play_come_in_the_documented_order() {
         assert!(device.remove().is_ok());
     });
     assert_eq!(stopped[..7], ["query stop", "suspend", "D0 exit", "release", "prepare", "D0 entry", "restart"]);
+}
+
+#[test]
+fn a_resource_list_used_after_the_hardware_is_released() {
+    caught(concat!(module_path!(), "::a_resource_list_used_after_the_hardware_is_released"), Rule::BadHandle, || {
+        scenario(|device| {
+            assert!(device.remove().is_ok());
+            resources(LIST.load(SeqCst));
+        });
+    });
 }

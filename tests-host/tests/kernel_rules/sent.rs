@@ -26,8 +26,8 @@ const STATUS_IO_TIMEOUT: NTSTATUS = 0xC000_00B5_u32.cast_signed();
 const TAG: u32 = u32::from_ne_bytes(*b"Sent");
 static CLASS: GUID = GUID { Data1: 0x5E17_0001, Data2: 1, Data3: 2, Data4: [3; 8] };
 /// Buffered, and as the program's own addresses.
-const CODE: u32 = 0x22_2000;
-const NEITHER: u32 = 0x22_2003;
+pub const CODE: u32 = 0x22_2000;
+pub const NEITHER: u32 = 0x22_2003;
 
 /// `WDF_REQUEST_SEND_OPTIONS` and what it asks for.
 #[repr(C)]
@@ -37,7 +37,7 @@ struct Options {
     timeout: i64,
 }
 const TIMEOUT: u32 = 1;
-const SYNCHRONOUS: u32 = 2;
+pub const SYNCHRONOUS: u32 = 2;
 const IGNORE_STATE: u32 = 4;
 const FORGET: u32 = 8;
 
@@ -96,20 +96,20 @@ pub(crate) use framework;
 
 /// What the drivers of a test do.
 #[derive(Clone, Copy)]
-struct Like {
+pub struct Like {
     /// The driver below, with a request; the number is the length of a read or write, or that of a control code's output.
-    below: fn(WDFREQUEST, usize),
+    pub below: fn(WDFREQUEST, usize),
     /// The filter, with a request.
-    above: fn(WDFREQUEST),
+    pub above: fn(WDFREQUEST),
     /// The filter has a queue.
-    queue: bool,
+    pub queue: bool,
     /// That has a callback for control codes only.
-    only_control: bool,
+    pub only_control: bool,
     /// The driver below, in the context of who asks.
-    looks: Option<unsafe extern "C" fn(WDFDEVICE, WDFREQUEST)>,
+    pub looks: Option<unsafe extern "C" fn(WDFDEVICE, WDFREQUEST)>,
 }
 
-const RIGHT: Like = Like { below: answer, above: forget, queue: true, only_control: false, looks: None };
+pub const RIGHT: Like = Like { below: answer, above: forget, queue: true, only_control: false, looks: None };
 
 static LIKE: Mutex<Like> = Mutex::new(RIGHT);
 static HEARD: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
@@ -124,7 +124,7 @@ fn like() -> Like {
     *LIKE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn device() -> WDFDEVICE {
+pub fn device() -> WDFDEVICE {
     ptr::without_provenance_mut(DEVICE.load(SeqCst))
 }
 
@@ -250,7 +250,7 @@ fn complete(request: WDFREQUEST, status: NTSTATUS, information: usize) {
     crate::skeleton::complete(request, status, information);
 }
 
-fn buffer(request: WDFREQUEST, of_input: bool) -> Option<(*mut u8, usize)> {
+pub fn buffer(request: WDFREQUEST, of_input: bool) -> Option<(*mut u8, usize)> {
     let (mut place, mut length) = (ptr::null_mut(), 0);
     // SAFETY: the driver has the request, and the places live until the call returns.
     let status = unsafe {
@@ -276,7 +276,7 @@ fn buffer(request: WDFREQUEST, of_input: bool) -> Option<(*mut u8, usize)> {
 }
 
 /// Answers with the first byte of the input, or 1, and the numbers that follow it.
-fn answer(request: WDFREQUEST, length: usize) {
+pub fn answer(request: WDFREQUEST, length: usize) {
     // SAFETY: the buffer has a byte at least.
     let first = buffer(request, true).map_or(1, |(place, _)| unsafe { place.read() } + 1);
     if let Some((place, room)) = buffer(request, false) {
@@ -303,23 +303,23 @@ fn kept() -> WDFREQUEST {
     KEPT.load(SeqCst)
 }
 
-fn target() -> WDFIOTARGET {
+pub fn target() -> WDFIOTARGET {
     let target = framework!(WdfDeviceGetIoTarget(device() => WDFDEVICE) -> WDFIOTARGET);
     assert!(!target.is_null());
     target
 }
 
-fn send_to(request: WDFREQUEST, target: WDFIOTARGET, flags: u32, timeout: i64) -> bool {
+pub fn send_to(request: WDFREQUEST, target: WDFIOTARGET, flags: u32, timeout: i64) -> bool {
     let options = Options { size: size::<Options>(), flags, timeout };
     framework!(WdfRequestSend(request => WDFREQUEST, target => WDFIOTARGET, &raw const options => *const Options) -> u8)
         != 0
 }
 
-fn status_of(request: WDFREQUEST) -> NTSTATUS {
+pub fn status_of(request: WDFREQUEST) -> NTSTATUS {
     framework!(WdfRequestGetStatus(request => WDFREQUEST) -> NTSTATUS)
 }
 
-fn forget(request: WDFREQUEST) {
+pub fn forget(request: WDFREQUEST) {
     if !send_to(request, target(), FORGET, 0) {
         complete(request, status_of(request), 0);
     }
@@ -365,10 +365,10 @@ fn synchronously(request: WDFREQUEST) {
 }
 
 /// The drivers, and a program with the interface open.
-struct Stack {
+pub struct Stack {
     kernel: Kernel,
-    lower: Driver,
-    upper: Driver,
+    pub lower: Driver,
+    pub upper: Driver,
     device: Option<Device>,
 }
 
@@ -399,7 +399,7 @@ fn seeded(seed: u64) -> Kernel {
     Kernel::seeded(seed).preemption(30).start()
 }
 
-fn stack(like: Like, work: impl Fn(&Stack, &File)) {
+pub fn stack(like: Like, work: impl Fn(&Stack, &File)) {
     for seed in 1..6 {
         let stack = Stack::new(seeded(seed), like);
         let file = stack.open();

@@ -20,7 +20,7 @@ rules! {
     a_wait_for_a_wait_lock_at_apc_level breaks IrqlTooHigh by |_| { let lock = create(); raise(1); take(lock); };
     a_function_that_is_not_simulated breaks NotSimulated by |loaded| {
         // SAFETY: the call ends the test.
-        unsafe { call_unsafe_wdf_function_binding!(WdfRequestStopAcknowledge, ptr::null_mut(), 0) };
+        unsafe { call_unsafe_wdf_function_binding!(WdfDeviceSetStaticStopRemove, ptr::null_mut(), 0) };
         assert!(loaded.driver.is_null(), "the call has ended the test");
     };
 }

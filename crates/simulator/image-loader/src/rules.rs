@@ -155,6 +155,9 @@ rules! {
     /// A request was completed while it could be cancelled, or used by somebody who does not own it.
     RequestCancelable = "request-cancelable"
         windows "A request that can be cancelled is made so no more, by WdfRequestUnmarkCancelable, before it is completed: otherwise both complete it (WDF_VIOLATION, 0x10D).",
+    /// A request was acknowledged (`WdfRequestStopAcknowledge`) that is not being stopped, outside of `EvtIoStop` for it, or twice.
+    RequestStop = "request-stop"
+        windows "WdfRequestStopAcknowledge is called in EvtIoStop, for its request: the framework looks at it when the callback has returned, and not later, so the device stays in D0 and the power transition never ends (0x9F).",
     /// A process ended while pages of it were locked (bug check 0x76).
     LockedPages = "process-has-locked-pages"
         windows "PROCESS_HAS_LOCKED_PAGES (0x76): pages that are locked for a process are unlocked before it ends.",

@@ -37,6 +37,15 @@ pub fn assert_consumer_callback() {
 ///
 /// If the process ends in another way than by a bug check that names the rule.
 pub fn caught(test: &str, rule: Rule, scenario: impl FnOnce()) {
+    caught_saying(test, rule, "", scenario);
+}
+
+/// As [`caught`], by a bug check that says `words` too.
+///
+/// # Panics
+///
+/// As [`caught`], and if the words are not said.
+pub fn caught_saying(test: &str, rule: Rule, words: &str, scenario: impl FnOnce()) {
     if std::env::var(CHILD).is_ok_and(|child| child == test) {
         scenario();
         eprintln!("the scenario has come to its end, and nothing was caught");
@@ -50,10 +59,10 @@ pub fn caught(test: &str, rule: Rule, scenario: impl FnOnce()) {
         .output()
         .expect("a test can start its own program");
     let errors = String::from_utf8_lossy(&output.stderr);
-    let words = format!("rule broken: {rule}:");
+    let broken = format!("rule broken: {rule}:");
     assert!(
-        output.status.code() == Some(EXIT_CODE) && errors.contains(&words),
-        "`{rule}` was not caught: {}\n{errors}",
+        output.status.code() == Some(EXIT_CODE) && errors.contains(&broken) && errors.contains(words),
+        "`{rule}` ({words}) was not caught: {}\n{errors}",
         output.status
     );
 }

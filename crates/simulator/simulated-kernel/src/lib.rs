@@ -76,7 +76,7 @@ mod wsk;
 pub use crate::{
     answer::Answer,
     builder::Builder,
-    check::{assert_consumer_callback, caught, irql, locks_held},
+    check::{assert_consumer_callback, caught, caught_saying, irql, locks_held},
     drivers::{Driver, Entry, Identity},
     faults::Injection,
     kernel::Kernel,

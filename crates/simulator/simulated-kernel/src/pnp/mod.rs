@@ -27,6 +27,8 @@ use crate::{
     wdf::{
         device::{DeviceObject, Nodes},
         device_init::Inits,
+        query_interface::Query,
+        resources::List,
     },
     wdm::{io::plug::add_device_of, registry::SERVICES},
 };
@@ -186,14 +188,12 @@ impl Driver {
     ///
     /// What one of the drivers says.
     pub fn add_device_under(&self, filters: &[&Self]) -> Result<Device, NTSTATUS> {
-        let mut device = self.make_device()?.ok_or(STATUS_DEVICE_BUSY)?;
+        let mut device = self.make_device(None)?.ok_or(STATUS_DEVICE_BUSY)?;
         let mut top = device.device.clone();
         for filter in filters {
-            match filter.make_device() {
+            match filter.make_device(Some(top.handle.load(Acquire))) {
                 Ok(Some(made)) => {
-                    let of_filter = made.device.clone();
-                    let _ = of_filter.lower.set(top);
-                    top = of_filter;
+                    top = made.device.clone();
                     device.filters.push(made);
                 }
                 Ok(None) => {}
@@ -215,8 +215,8 @@ impl Driver {
         Ok(device)
     }
 
-    /// Asks the driver to take a device. `None` if it makes none.
-    fn make_device(&self) -> Result<Option<Device>, NTSTATUS> {
+    /// Asks the driver to take a device, above that of another one or as the first. `None` if it makes none.
+    fn make_device(&self, below: Option<usize>) -> Result<Option<Device>, NTSTATUS> {
         let state = &self.state;
         let (handle, add) = {
             let drivers = state.drivers();
@@ -226,7 +226,7 @@ impl Driver {
         let Some(add) = add else { bug_check(Rule::BadArgument, format_args!("a driver without EvtDriverDeviceAdd")) };
         let node = state.next();
         state.locked::<Nodes>().0.insert(node, None);
-        let init = state.create_init(self.id, Some(node));
+        let init = state.create_init(self.id, node, below);
         let status = context::call(self.id, "EvtDriverDeviceAdd", || {
             // SAFETY: the driver's own callback, with the framework's structure.
             unsafe { add(std::ptr::without_provenance_mut(handle), init) }
@@ -365,8 +365,10 @@ impl Device {
 
     fn start(&self) -> Result<(), NTSTATUS> {
         for device in self.upwards() {
-            check(callback!(device, EvtDevicePrepareHardware, std::ptr::null_mut(), std::ptr::null_mut()))?;
+            let (raw, translated) = (device.resources(List::Raw), device.resources(List::Translated));
+            check(callback!(device, EvtDevicePrepareHardware, raw, translated))?;
             check(callback!(device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final))?;
+            self.state.release_queues(device);
             check(callback!(device, EvtDeviceSelfManagedIoInit))?;
         }
         for device in self.upwards() {
@@ -378,11 +380,17 @@ impl Device {
         Ok(())
     }
 
+    /// The device loses its power for good, and its hardware. One that sleeps has been told of the first.
     fn power_down(&self) {
         for device in self.downwards() {
-            callback!(device, EvtDeviceSelfManagedIoSuspend);
-            callback!(device, EvtDeviceD0Exit, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final);
-            callback!(device, EvtDeviceReleaseHardware, std::ptr::null_mut());
+            let sleeps = device.finished.load(Acquire) && !device.powered.load(Acquire);
+            if !sleeps {
+                callback!(device, EvtDeviceSelfManagedIoSuspend);
+                self.state.hold_queues(device);
+                callback!(device, EvtDeviceD0Exit, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final);
+            }
+            callback!(device, EvtDeviceReleaseHardware, device.resources(List::Translated));
+            device.release_resources();
         }
     }
 
@@ -390,6 +398,7 @@ impl Device {
     fn clean_up(&self) {
         for device in self.downwards() {
             self.state.enable_interfaces(device, false);
+            self.state.purge_queues(device, true);
             callback!(device, EvtDeviceSelfManagedIoFlush);
         }
     }
@@ -397,6 +406,7 @@ impl Device {
     /// The end of a removal.
     fn finish(self) {
         for device in self.downwards() {
+            self.state.purge_queues(device, false);
             callback!(device, EvtDeviceSelfManagedIoCleanup);
         }
         self.delete();
@@ -472,8 +482,10 @@ impl Device {
         }
         self.power_down();
         for device in self.upwards() {
-            check(callback!(device, EvtDevicePrepareHardware, std::ptr::null_mut(), std::ptr::null_mut()))?;
+            let (raw, translated) = (device.resources(List::Raw), device.resources(List::Translated));
+            check(callback!(device, EvtDevicePrepareHardware, raw, translated))?;
             check(callback!(device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final))?;
+            self.state.release_queues(device);
             check(callback!(device, EvtDeviceSelfManagedIoRestart))?;
         }
         Ok(())
@@ -483,6 +495,7 @@ impl Device {
     pub fn sleep(&self) {
         for device in self.downwards() {
             callback!(device, EvtDeviceSelfManagedIoSuspend);
+            self.state.hold_queues(device);
             callback!(device, EvtDeviceD0Exit, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3);
         }
     }
@@ -491,6 +504,7 @@ impl Device {
     pub fn wake(&self) {
         for device in self.upwards() {
             callback!(device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3);
+            self.state.release_queues(device);
             callback!(device, EvtDeviceSelfManagedIoRestart);
         }
     }
@@ -505,7 +519,8 @@ impl Device {
     ///
     /// `place` is room for `size` bytes.
     pub unsafe fn query_interface(&self, kind: &GUID, place: *mut u8, size: u16, version: u16) -> Result<(), NTSTATUS> {
-        let status = self.state.query_interface(&self.device, kind, place.cast(), size, version);
+        let query = Query { kind: *kind, place: place.cast(), size, version, specific: std::ptr::null_mut() };
+        let status = self.state.query_interface(&self.device, &query);
         if status < 0 { Err(status) } else { Ok(()) }
     }
 

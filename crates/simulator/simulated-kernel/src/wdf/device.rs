@@ -15,21 +15,20 @@ use litemap::LiteMap;
 use ndkpi::NtStatus;
 use wdk_bindings::{
     _WDF_DEVICE_FAILED_ACTION::{self, Type as FailedAction},
-    GUID, INTERFACE, NTSTATUS, PCUNICODE_STRING, PINTERFACE, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES,
-    PWDF_QUERY_INTERFACE_CONFIG, PWDFDEVICE_INIT, STATUS_ACCESS_DENIED, STATUS_INSUFFICIENT_RESOURCES,
-    STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
-    STATUS_OBJECT_NAME_COLLISION, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, WDF_PNPPOWER_EVENT_CALLBACKS,
-    WDF_QUERY_INTERFACE_CONFIG, WDFDEVICE,
+    GUID, NTSTATUS, PCUNICODE_STRING, PFN_WDF_DEVICE_PROCESS_QUERY_INTERFACE_REQUEST, PWDF_DRIVER_GLOBALS,
+    PWDF_OBJECT_ATTRIBUTES, PWDFDEVICE_INIT, STATUS_ACCESS_DENIED, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_COLLISION, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
+    WDF_PNPPOWER_EVENT_CALLBACKS, WDFDEVICE,
 };
 
 use super::{
     device_init::{With, method_of_transfers},
     function::function,
     object::{Kind, Object, Part, STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED, has_parent, read_attributes},
+    wdm_devices::WdmDevices,
 };
 use crate::{
-    argument::{check_size, same},
-    context::{self, DriverId},
+    context::DriverId,
     report::bug_check,
     rule::Rule,
     state::{self, State, lock},
@@ -37,12 +36,16 @@ use crate::{
     wdf::device_init::Inits,
 };
 
-/// An interface that a device can be queried for: a copy of what the driver registered.
+/// An interface that a device can be queried for.
 #[derive(Clone)]
 pub struct QueryInterface {
-    kind: GUID,
-    bytes: Vec<u64>,
-    size: usize,
+    pub kind: GUID,
+    /// A copy of what the driver registered, and how long it is in bytes; `None` if only its callback knows.
+    pub exposed: Option<(Vec<u64>, usize)>,
+    /// The driver looks at what is handed out.
+    pub process: PFN_WDF_DEVICE_PROCESS_QUERY_INTERFACE_REQUEST,
+    /// It wants to see what the caller's structure holds, and fills it in itself.
+    pub imports: bool,
 }
 
 /// A device interface.
@@ -70,22 +73,32 @@ pub struct DeviceObject {
     /// The symbolic link that the framework has made. It goes with the device, not with its name.
     link: Mutex<Option<String>>,
     pub interfaces: Mutex<Vec<DeviceInterface>>,
-    queries: Mutex<Vec<QueryInterface>>,
+    pub queries: Mutex<Vec<QueryInterface>>,
     /// The driver has said that it failed for good, and plug and play has to remove it.
     pub failed: AtomicBool,
     /// True if the device can be opened.
     pub finished: AtomicBool,
+    /// It is in D0, and its queues hand out requests.
+    pub powered: AtomicBool,
+    /// It has its resource lists.
+    pub prepared: Mutex<bool>,
+    /// How often its driver has said that it may not sleep while the system works.
+    pub kept_awake: Mutex<u32>,
     files: Mutex<Files>,
     /// Requests that were handed to the driver and are not completed, and those in queues.
     pub requests: AtomicU32,
     pub queues: Mutex<Vec<usize>>,
     pub default_queue: AtomicUsize,
+    /// The queues for one kind of requests each, by the kind; zero without one.
+    pub dispatching: Mutex<[usize; 4]>,
     /// The device below it in its stack, if a driver has that; without one there is the bus's.
     pub lower: OnceLock<Arc<Self>>,
     /// The highest device of the stack that it is the lowest of, if that is another one.
     pub highest: Mutex<Weak<Self>>,
     /// Its I/O target for what is below; zero until the driver has asked for it.
     pub target: Mutex<usize>,
+    /// Its device objects, when a driver has asked for one of its stack.
+    pub wdm: Mutex<WdmDevices>,
 }
 
 /// The files of a device.
@@ -118,13 +131,18 @@ impl DeviceObject {
             queries: Mutex::default(),
             failed: AtomicBool::new(false),
             finished: AtomicBool::new(false),
+            powered: AtomicBool::new(false),
+            prepared: Mutex::default(),
+            kept_awake: Mutex::default(),
             files: Mutex::default(),
             requests: AtomicU32::new(0),
             queues: Mutex::default(),
             default_queue: AtomicUsize::new(0),
+            dispatching: Mutex::default(),
             lower: OnceLock::new(),
             highest: Mutex::default(),
             target: Mutex::default(),
+            wdm: Mutex::default(),
         }
     }
 
@@ -153,6 +171,15 @@ impl DeviceObject {
     /// The highest device of its stack, to which requests go.
     pub fn top(self: &Arc<Self>) -> Arc<Self> {
         lock(&self.highest).upgrade().unwrap_or_else(|| self.clone())
+    }
+
+    /// The highest device of the stack that it belongs to.
+    pub fn stack_top(self: &Arc<Self>) -> Arc<Self> {
+        let mut lowest = self.clone();
+        while let Some(lower) = lowest.lower.get().cloned() {
+            lowest = lower;
+        }
+        lowest.top()
     }
 
     /// How many files are open on it.
@@ -211,8 +238,10 @@ impl Kind for DeviceObject {
         state.stop_device(self);
     }
 
-    /// With it goes the symbolic link, whatever that leads to by now.
+    /// With it go its device objects and the symbolic link, whatever that leads to by now.
     fn freed(&self, state: &State) {
+        let below = self.lower.get().and_then(|lower| lock(&lower.wdm).own.clone());
+        std::mem::take(&mut *lock(&self.wdm)).delete(state, below.as_deref());
         let link = lock(&self.link).take();
         if let Some(link) = link {
             state.unlink(&link);
@@ -327,35 +356,6 @@ impl State {
         }
         self.dispatcher.signal();
     }
-
-    /// Answers a query for an interface, as the framework does.
-    #[expect(clippy::unused_self, reason = "only a running kernel answers")]
-    pub fn query_interface(
-        &self,
-        device: &DeviceObject,
-        kind: &GUID,
-        place: PINTERFACE,
-        size: u16,
-        version: u16,
-    ) -> NTSTATUS {
-        let found = lock(&device.queries).iter().find(|query| same(&query.kind, kind)).cloned();
-        let Some(found) = found else { return STATUS_NOT_SUPPORTED };
-        // SAFETY: the copy is at least as long as the structure, and aligned to eight bytes.
-        let interface = unsafe { found.bytes.as_ptr().cast::<INTERFACE>().read() };
-        // As the framework's published source has it: a later version than the one there is is served with that one.
-        if interface.Version > version || usize::from(size) < found.size {
-            return STATUS_INVALID_BUFFER_SIZE;
-        }
-        // SAFETY: the caller's place has as many bytes as it says, which are not fewer than those copied.
-        unsafe { place.cast::<u8>().copy_from_nonoverlapping(found.bytes.as_ptr().cast(), found.size) };
-        if let Some(reference) = interface.InterfaceReference {
-            context::call(device.owner, "InterfaceReference", || {
-                // SAFETY: the interface's own routine and context.
-                unsafe { reference(interface.Context) };
-            });
-        }
-        STATUS_SUCCESS
-    }
 }
 
 pub extern "C" fn WdfDeviceCreate(
@@ -367,10 +367,13 @@ pub extern "C" fn WdfDeviceCreate(
     function!("WdfDeviceCreate", |state| {
         // SAFETY: the driver's place, which lives until the call returns.
         let given = unsafe { init.read() };
-        let Some((owner, node, name, callbacks, with, access)) = ({
+        let Some((owner, node, name, callbacks, with, access, below)) = ({
             let inits = state.locked::<Inits>();
             let init = inits.0.get(&given.addr());
-            init.map(|init| (init.owner, init.node, init.name.clone(), init.callbacks, init.with, init.access.clone()))
+            init.map(|init| {
+                let (name, access, below) = (init.name.clone(), init.access.clone(), init.below);
+                (init.owner, init.node, name, init.callbacks, init.with, access, below)
+            })
         }) else {
             bug_check(Rule::BadHandle, format_args!("{given:p} is no WDFDEVICE_INIT, or was one"));
         };
@@ -382,6 +385,9 @@ pub extern "C" fn WdfDeviceCreate(
             return STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED;
         }
         let device = Arc::new(DeviceObject { with, access, ..DeviceObject::new(owner, node, name, callbacks) });
+        if let Some(below) = below.and_then(|below| state.object(below).part()) {
+            let _ = device.lower.set(below);
+        }
         let parent = state.driver_object(owner);
         let Some(object) = state.create_object(device.clone(), attributes, parent) else {
             return STATUS_INSUFFICIENT_RESOURCES;
@@ -478,38 +484,4 @@ pub extern "C" fn WdfDeviceSetFailed(_globals: PWDF_DRIVER_GLOBALS, handle: WDFD
         }
         device.failed.store(true, Release);
     });
-}
-
-pub extern "C" fn WdfDeviceAddQueryInterface(
-    _globals: PWDF_DRIVER_GLOBALS,
-    handle: WDFDEVICE,
-    config: PWDF_QUERY_INTERFACE_CONFIG,
-) -> NTSTATUS {
-    function!("WdfDeviceAddQueryInterface", |state| {
-        let (_, device) = device(state, handle);
-        // SAFETY: the driver's structure, which lives until the call returns.
-        let config = unsafe { config.read() };
-        check_size::<WDF_QUERY_INTERFACE_CONFIG>(config.Size, "WDF_QUERY_INTERFACE_CONFIG");
-        if config.EvtDeviceProcessQueryInterfaceRequest.is_some() || config.ImportInterface != 0 {
-            bug_check(Rule::NotSimulated, format_args!("queries for an interface that the driver answers itself"));
-        }
-        if config.Interface.is_null() || config.InterfaceType.is_null() {
-            return STATUS_INVALID_PARAMETER;
-        }
-        // SAFETY: the driver's structure, which lives until the call returns.
-        let size = usize::from(unsafe { (*config.Interface).Size });
-        if size < size_of::<INTERFACE>() {
-            return STATUS_INVALID_PARAMETER;
-        }
-        if state.strikes() {
-            return STATUS_INSUFFICIENT_RESOURCES;
-        }
-        let mut bytes = vec![0_u64; size.div_ceil(8)];
-        // SAFETY: the driver's structure has as many bytes as it says, and the copy has room for them.
-        unsafe { bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(config.Interface.cast(), size) };
-        // SAFETY: the driver's identifier, which lives until the call returns.
-        let kind = unsafe { config.InterfaceType.read() };
-        lock(&device.queries).push(QueryInterface { kind, bytes, size });
-        STATUS_SUCCESS
-    })
 }

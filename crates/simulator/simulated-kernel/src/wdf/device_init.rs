@@ -38,6 +38,8 @@ pub struct Init {
     pub with: With,
     /// Who may open it, in the security descriptor definition language; empty if that was not said.
     pub access: String,
+    /// The handle of the device of a driver that the new one is attached to.
+    pub below: Option<usize>,
 }
 
 /// What the files and requests of a device come with.
@@ -106,12 +108,18 @@ impl State {
 }
 
 impl State {
-    /// A new structure, as the driver has it.
-    pub fn create_init(self: &Arc<Self>, owner: DriverId, node: Option<u64>) -> PWDFDEVICE_INIT {
-        self.create_init_for(owner, node, String::new())
+    /// A new structure for a device of plug and play, as the driver has it; with the handle of the device below it, if a driver has that.
+    pub fn create_init(self: &Arc<Self>, owner: DriverId, node: u64, below: Option<usize>) -> PWDFDEVICE_INIT {
+        self.create_init_for(owner, Some(node), String::new(), below)
     }
 
-    fn create_init_for(self: &Arc<Self>, owner: DriverId, node: Option<u64>, access: String) -> PWDFDEVICE_INIT {
+    fn create_init_for(
+        self: &Arc<Self>,
+        owner: DriverId,
+        node: Option<u64>,
+        access: String,
+        below: Option<usize>,
+    ) -> PWDFDEVICE_INIT {
         let place = 0xFE00_0000_0000 + usize::try_from(self.next()).unwrap_or(0) * 16;
         let init = Init {
             owner,
@@ -120,6 +128,7 @@ impl State {
             callbacks: WDF_PNPPOWER_EVENT_CALLBACKS::default(),
             with: With::default(),
             access,
+            below,
         };
         self.locked::<Inits>().0.insert(place, init);
         ptr::without_provenance_mut(place)
@@ -150,7 +159,7 @@ pub extern "C" fn WdfControlDeviceInitAllocate(
         if state.strikes() {
             return ptr::null_mut();
         }
-        state.create_init_for(owner, None, sddl)
+        state.create_init_for(owner, None, sddl, None)
     })
 }
 

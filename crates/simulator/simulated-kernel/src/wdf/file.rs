@@ -35,11 +35,13 @@ use crate::{
 pub struct FileObject {
     /// Zero of a file that the driver wants no object of.
     handle: AtomicUsize,
-    device: Arc<DeviceObject>,
+    pub device: Arc<DeviceObject>,
     /// Requests that came by it and are not complete, and one more while it is open.
     uses: AtomicU32,
     /// Its name, while the file is being created.
     name: Mutex<Option<FileName>>,
+    /// The address of its file object; zero until a driver has asked for it.
+    pub wdm: AtomicUsize,
 }
 
 /// The name of a file behind that of its device, with its backslash, where a driver can look at it.
@@ -75,6 +77,9 @@ impl Drop for FileName {
 }
 
 impl FileObject {
+    /// The tag of file objects.
+    pub const TAG: u32 = u32::from_ne_bytes(*b"File");
+
     fn pointer<T>(&self) -> *mut T {
         std::ptr::without_provenance_mut(self.handle.load(Acquire))
     }
@@ -115,6 +120,7 @@ impl State {
             device: device.clone(),
             uses: AtomicU32::new(1),
             name: Mutex::new(Some(FileName::new(name)?)),
+            wdm: AtomicUsize::new(0),
         });
         let created = self.tell_of_file(device, &file);
         // A driver that has kept it finds out that it is gone.
@@ -126,6 +132,10 @@ impl State {
     }
 
     fn delete_file_object(self: &Arc<Self>, file: &FileObject) {
+        let block = file.wdm.swap(0, AcqRel);
+        if block != 0 {
+            pool::free(block, Some(FileObject::TAG));
+        }
         let handle = file.handle.load(Acquire);
         if handle != 0 {
             self.delete_object(handle);

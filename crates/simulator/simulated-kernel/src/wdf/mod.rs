@@ -11,21 +11,29 @@ pub mod dpc;
 pub mod driver;
 pub mod file;
 mod function;
+pub mod idle;
 pub mod memory;
 pub mod miniport;
 pub mod object;
+pub mod power;
+pub mod query_interface;
 pub mod queue;
 pub mod registry;
 pub mod request;
 pub mod request_cancel;
 pub mod request_facts;
+pub mod request_irp;
 pub mod request_user;
+pub mod resources;
 pub mod sent;
 pub mod spin_lock;
 pub mod target;
+pub mod target_internal;
 pub mod target_io;
 pub mod timer;
 pub mod wait_lock;
+pub mod wdm_devices;
+pub mod wdm_objects;
 pub mod work_item;
 
 #[cfg(unix)]
@@ -94,15 +102,22 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
-        let lists: [&[(&'static str, *const ())]; 8] = [
+        let lists: [&[(&'static str, *const ())]; 15] = [
             &device_init::entries(),
             &file::entries(),
+            &idle::entries(),
             &object::entries(),
+            &power::entries(),
+            &query_interface::entries(),
             &queue::entries(),
+            &request_irp::entries(),
             &request_user::entries(),
+            &resources::entries(),
             &sent::entries(),
             &target::entries(),
+            &target_internal::entries(),
             &target_io::entries(),
+            &wdm_objects::entries(),
         ];
         for &(name, function) in lists.into_iter().flatten() {
             let index = FUNCTIONS.iter().position(|&one| one == name).expect("a function of the framework");
@@ -168,7 +183,7 @@ table! {
     device::WdfDeviceCreateSymbolicLink @ WdfDeviceCreateSymbolicLinkTableIndex: PFN_WDFDEVICECREATESYMBOLICLINK,
     device::WdfDeviceCreateDeviceInterface @ WdfDeviceCreateDeviceInterfaceTableIndex:
         PFN_WDFDEVICECREATEDEVICEINTERFACE,
-    device::WdfDeviceAddQueryInterface @ WdfDeviceAddQueryInterfaceTableIndex: PFN_WDFDEVICEADDQUERYINTERFACE,
+    query_interface::WdfDeviceAddQueryInterface @ WdfDeviceAddQueryInterfaceTableIndex: PFN_WDFDEVICEADDQUERYINTERFACE,
     queue::WdfIoQueueCreate @ WdfIoQueueCreateTableIndex: PFN_WDFIOQUEUECREATE,
     queue::WdfIoQueueGetDevice @ WdfIoQueueGetDeviceTableIndex: PFN_WDFIOQUEUEGETDEVICE,
     queue::WdfIoQueuePurge @ WdfIoQueuePurgeTableIndex: PFN_WDFIOQUEUEPURGE,
@@ -229,7 +244,7 @@ table! {
     target::WdfIoTargetClose @ WdfIoTargetCloseTableIndex: PFN_WDFIOTARGETCLOSE,
     target::WdfIoTargetCloseForQueryRemove @ WdfIoTargetCloseForQueryRemoveTableIndex:
         PFN_WDFIOTARGETCLOSEFORQUERYREMOVE,
-    target::WdfIoTargetQueryForInterface @ WdfIoTargetQueryForInterfaceTableIndex: PFN_WDFIOTARGETQUERYFORINTERFACE,
+    query_interface::WdfIoTargetQueryForInterface @ WdfIoTargetQueryForInterfaceTableIndex: PFN_WDFIOTARGETQUERYFORINTERFACE,
     driver::WdfDriverIsVersionAvailable @ WdfDriverIsVersionAvailableTableIndex: PFN_WDFDRIVERISVERSIONAVAILABLE,
     driver::WdfDriverRetrieveVersionString @ WdfDriverRetrieveVersionStringTableIndex: PFN_WDFDRIVERRETRIEVEVERSIONSTRING,
     driver::WdfDeviceGetDriver @ WdfDeviceGetDriverTableIndex: PFN_WDFDEVICEGETDRIVER,

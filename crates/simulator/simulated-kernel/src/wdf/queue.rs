@@ -14,18 +14,19 @@ use std::{
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
-    _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_IO_QUEUE_STATE, NTSTATUS, PFN_WDF_IO_QUEUE_IO_CANCELED_ON_QUEUE,
-    PFN_WDF_IO_QUEUE_IO_DEFAULT, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_IO_READ,
-    PFN_WDF_IO_QUEUE_IO_WRITE, PFN_WDF_IO_QUEUE_STATE, PULONG, PWDF_DRIVER_GLOBALS, PWDF_IO_QUEUE_CONFIG,
-    PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
-    STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS, STATUS_UNSUCCESSFUL,
-    ULONG, WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDF_IO_QUEUE_STATE, WDFCONTEXT, WDFDEVICE, WDFQUEUE,
-    WDFREQUEST,
+    _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_IO_QUEUE_STATE, _WDF_REQUEST_TYPE, _WDF_TRI_STATE, NTSTATUS,
+    PFN_WDF_IO_QUEUE_IO_CANCELED_ON_QUEUE, PFN_WDF_IO_QUEUE_IO_DEFAULT, PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL,
+    PFN_WDF_IO_QUEUE_IO_INTERNAL_DEVICE_CONTROL, PFN_WDF_IO_QUEUE_IO_READ, PFN_WDF_IO_QUEUE_IO_RESUME,
+    PFN_WDF_IO_QUEUE_IO_STOP, PFN_WDF_IO_QUEUE_IO_WRITE, PFN_WDF_IO_QUEUE_STATE, PULONG, PWDF_DRIVER_GLOBALS,
+    PWDF_IO_QUEUE_CONFIG, PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
+    STATUS_SUCCESS, STATUS_UNSUCCESSFUL, ULONG, WDF_IO_QUEUE_CONFIG, WDF_IO_QUEUE_DISPATCH_TYPE, WDF_IO_QUEUE_STATE,
+    WDF_REQUEST_TYPE, WDFCONTEXT, WDFDEVICE, WDFQUEUE, WDFREQUEST,
 };
 
 use super::{
     device::{DeviceObject, device},
-    function::function,
+    function::{entry, function},
     object::{Kind, Object, Part},
     request::{Asks, Had, Outside, RequestObject, owned},
 };
@@ -47,6 +48,7 @@ pub struct QueueObject {
     pub device: Arc<DeviceObject>,
     dispatch: WDF_IO_QUEUE_DISPATCH_TYPE,
     control: PFN_WDF_IO_QUEUE_IO_DEVICE_CONTROL,
+    internal: PFN_WDF_IO_QUEUE_IO_INTERNAL_DEVICE_CONTROL,
     read: PFN_WDF_IO_QUEUE_IO_READ,
     write: PFN_WDF_IO_QUEUE_IO_WRITE,
     /// Reads and writes of no bytes are the driver's too.
@@ -62,6 +64,31 @@ pub struct QueueObject {
     accepts: AtomicBool,
     /// It keeps what it has.
     stopped: AtomicBool,
+    /// Its device is being removed: it accepts nothing any more, whatever the driver says.
+    shut: AtomicBool,
+    /// Request handlers that run for it.
+    handlers: AtomicU32,
+    pub power: Power,
+}
+
+/// What power management does with a queue.
+pub struct Power {
+    /// The queue follows the power of its device.
+    pub managed: bool,
+    /// Where it is: changed under the lock of what waits, so that nothing is handed out afterwards.
+    phase: Mutex<Phase>,
+    pub stop: PFN_WDF_IO_QUEUE_IO_STOP,
+    pub resume: PFN_WDF_IO_QUEUE_IO_RESUME,
+}
+
+/// How far power management is with a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    On,
+    /// It hands out nothing, and the driver is told. A driver may still take requests from it.
+    Changing,
+    /// Nothing comes out of it.
+    Off,
 }
 
 // SAFETY: the callback is a function, which any thread may call.
@@ -81,6 +108,12 @@ impl Kind for QueueObject {
     fn check_deletion(&self, object: &Object) {
         if self.device.default_queue.load(Acquire) == object.handle {
             bug_check(Rule::BadHandle, format_args!("a driver may not delete the default queue of a device"));
+        }
+        if lock(&self.device.dispatching).contains(&object.handle) {
+            bug_check(
+                Rule::BadHandle,
+                format_args!("a driver may not delete a queue to which requests are dispatched"),
+            );
         }
         lock(&self.device.queues).retain(|&one| one != object.handle);
     }
@@ -104,17 +137,79 @@ thread_local! {
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
+impl QueueObject {
+    /// From now on it is in that phase. A handler may be about to run: [`QueueObject::is_handing_out`].
+    pub fn set_phase(&self, phase: Phase) {
+        let waiting = lock(&self.waiting);
+        *lock(&self.power.phase) = phase;
+        drop(waiting);
+    }
+
+    /// Returns true while a request handler runs for it.
+    pub fn is_handing_out(&self) -> bool {
+        self.handlers.load(Acquire) > 0
+    }
+
+    /// Returns true if it has a callback for that kind of requests only.
+    const fn has_own_callback(&self, asks: Asks) -> bool {
+        match asks {
+            Asks::Read => self.read.is_some(),
+            Asks::Write => self.write.is_some(),
+            Asks::Internal => self.internal.is_some(),
+            Asks::Control => self.control.is_some(),
+            Asks::Made | Asks::Create => false,
+        }
+    }
+
+    /// Returns true if the driver gets requests of that kind from it.
+    fn is_for(&self, asks: Asks) -> bool {
+        let is_manual = self.dispatch == _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual;
+        is_manual || self.other.is_some() || self.has_own_callback(asks)
+    }
+
+    /// It accepts nothing any more.
+    pub fn shut(&self) {
+        self.shut.store(true, Release);
+    }
+
+    fn phase(&self) -> Phase {
+        *lock(&self.power.phase)
+    }
+
+    /// It takes requests again, unless its device is being removed.
+    fn accept_again(&self) {
+        self.accepts.store(!self.shut.load(Acquire), Release);
+    }
+
+    /// The next request for a handler, if the driver may have one more.
+    fn take_next(&self) -> Option<Arc<RequestObject>> {
+        let mut waiting = lock(&self.waiting);
+        if self.delivered.load(Acquire) >= self.most || self.stopped.load(Acquire) || self.phase() != Phase::On {
+            return None;
+        }
+        let request = waiting.pop_front()?;
+        self.delivered.fetch_add(1, AcqRel);
+        self.handlers.fetch_add(1, AcqRel);
+        Some(request)
+    }
+}
+
 /// The queue with a handle that a driver passes.
 pub fn queue<T>(state: &State, handle: *mut T) -> Arc<QueueObject> {
     state.given_as(handle).1
 }
 
 impl State {
-    /// The queue that a device's requests go to, while the device is there.
-    fn queue_of(&self, device: &DeviceObject) -> Option<Arc<QueueObject>> {
-        let queue = device.default_queue.load(Acquire);
-        let queue = (queue != 0 && device.finished.load(Acquire)).then(|| self.object(queue));
-        queue.and_then(|object| object.part())
+    /// The queue that a device's requests of that kind go to.
+    fn queue_for(&self, device: &DeviceObject, asks: Asks) -> Option<Arc<QueueObject>> {
+        let of_its_own = dispatched(device, asks).unwrap_or(0);
+        let queue = if of_its_own == 0 { device.default_queue.load(Acquire) } else { of_its_own };
+        (queue != 0).then(|| self.object(queue)).and_then(|object| object.part())
+    }
+
+    /// The same, while the device is there.
+    fn queue_of(&self, device: &DeviceObject, asks: Asks) -> Option<Arc<QueueObject>> {
+        if device.finished.load(Acquire) { self.queue_for(device, asks) } else { None }
     }
 
     /// A request comes to a device: its driver looks at it first, if it wants to, and puts it into its queue then.
@@ -137,7 +232,7 @@ impl State {
             }
             return;
         }
-        match self.queue_of(device) {
+        match self.queue_of(device, request.asks) {
             Some(queue) => self.enqueue(&queue, request),
             None => self.finish_request(request, STATUS_INVALID_DEVICE_REQUEST, 0),
         }
@@ -146,18 +241,8 @@ impl State {
     /// Whether the framework passes requests of that kind on from a filter, because they have no callback there. So its published source
     /// has it: unless the driver looks at them first, and only of the default queue (`FxPkgIo::Dispatch`).
     pub fn passes_on(&self, device: &DeviceObject, asks: Asks) -> bool {
-        let has_callback = |queue: &QueueObject| {
-            let of_its_kind = match asks {
-                Asks::Read => queue.read.is_some(),
-                Asks::Write => queue.write.is_some(),
-                _ => queue.control.is_some(),
-            };
-            let is_manual = queue.dispatch == _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual;
-            of_its_kind || is_manual || queue.other.is_some()
-        };
-        let queue = device.default_queue.load(Acquire);
-        let queue = (queue != 0).then(|| self.object(queue)).and_then(|object| object.part());
-        device.with.filter && device.with.looks_first.is_none() && !queue.is_some_and(|queue| has_callback(&queue))
+        let queue = self.queue_for(device, asks);
+        device.with.filter && device.with.looks_first.is_none() && !queue.is_some_and(|queue| queue.is_for(asks))
     }
 
     /// The highest device of a stack, from that one down, whose driver has requests of that kind.
@@ -217,6 +302,7 @@ impl State {
             if queue.dispatch == _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchManual
                 || queue.delivered.load(Acquire) >= queue.most
                 || queue.stopped.load(Acquire)
+                || queue.phase() != Phase::On
             {
                 return;
             }
@@ -227,51 +313,60 @@ impl State {
                 }
                 return;
             }
-            let Some(request) = lock(&queue.waiting).pop_front() else { return };
-            queue.delivered.fetch_add(1, AcqRel);
+            let Some(request) = queue.take_next() else { return };
             request.deliver(queue);
-            let is_transfer = [Asks::Read, Asks::Write].contains(&request.asks);
-            let of_its_kind = match request.asks {
-                Asks::Read => queue.read.is_some(),
-                Asks::Write => queue.write.is_some(),
-                _ => queue.control.is_some(),
-            };
-            if !of_its_kind && queue.other.is_none() {
-                self.complete_request(&request, STATUS_INVALID_DEVICE_REQUEST, 0);
-                continue;
-            }
-            if is_transfer && request.input.max(request.output) == 0 && !queue.takes_nothing {
-                self.complete_request(&request, STATUS_SUCCESS, 0);
-                continue;
-            }
-            let (output, input, code) = (request.output, request.input, request.code);
-            let (of_queue, of_request) = (queue.handle.load(Acquire), request.handle.load(Acquire));
-            let of_queue: WDFQUEUE = std::ptr::without_provenance_mut(of_queue);
-            let of_request: WDFREQUEST = std::ptr::without_provenance_mut(of_request);
-            INSIDE.set(INSIDE.get() + 1);
-            if let Some(read) = queue.read.filter(|_| request.asks == Asks::Read) {
-                context::call(queue.owner, "EvtIoRead", || {
-                    // SAFETY: the driver's own callback, with live handles.
-                    unsafe { read(of_queue, of_request, output) };
-                });
-            } else if let Some(write) = queue.write.filter(|_| request.asks == Asks::Write) {
-                context::call(queue.owner, "EvtIoWrite", || {
-                    // SAFETY: as above.
-                    unsafe { write(of_queue, of_request, input) };
-                });
-            } else if let Some(control) = queue.control.filter(|_| request.asks == Asks::Control) {
-                context::call(queue.owner, "EvtIoDeviceControl", || {
-                    // SAFETY: the driver's own callback, with live handles.
-                    unsafe { control(of_queue, of_request, output, input, code) };
-                });
-            } else if let Some(other) = queue.other {
-                context::call(queue.owner, "EvtIoDefault", || {
-                    // SAFETY: as above.
-                    unsafe { other(of_queue, of_request) };
-                });
-            }
-            INSIDE.set(INSIDE.get() - 1);
+            self.hand_out(queue, &request);
+            queue.handlers.fetch_sub(1, AcqRel);
+            self.dispatcher.signal();
         }
+    }
+
+    /// Gives a request to the queue's handler for its kind.
+    fn hand_out(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) {
+        let is_transfer = [Asks::Read, Asks::Write].contains(&request.asks);
+        if !queue.has_own_callback(request.asks) && queue.other.is_none() {
+            self.complete_request(request, STATUS_INVALID_DEVICE_REQUEST, 0);
+            return;
+        }
+        if is_transfer && request.input.max(request.output) == 0 && !queue.takes_nothing {
+            self.complete_request(request, STATUS_SUCCESS, 0);
+            return;
+        }
+        let (output, input, code) = (request.output, request.input, request.code);
+        let (of_queue, of_request) = (queue.handle.load(Acquire), request.handle.load(Acquire));
+        let of_queue: WDFQUEUE = std::ptr::without_provenance_mut(of_queue);
+        let of_request: WDFREQUEST = std::ptr::without_provenance_mut(of_request);
+        INSIDE.set(INSIDE.get() + 1);
+        if let Some(read) = queue.read.filter(|_| request.asks == Asks::Read) {
+            context::call(queue.owner, "EvtIoRead", || {
+                // SAFETY: the driver's own callback, with live handles.
+                unsafe { read(of_queue, of_request, output) };
+            });
+        } else if let Some(write) = queue.write.filter(|_| request.asks == Asks::Write) {
+            context::call(queue.owner, "EvtIoWrite", || {
+                // SAFETY: as above.
+                unsafe { write(of_queue, of_request, input) };
+            });
+        } else if let Some(control) = queue.control.filter(|_| request.asks == Asks::Control) {
+            context::call(queue.owner, "EvtIoDeviceControl", || {
+                // SAFETY: the driver's own callback, with live handles.
+                unsafe { control(of_queue, of_request, output, input, code) };
+            });
+        } else if let Some(internal) = queue.internal.filter(|_| request.asks == Asks::Internal) {
+            // What the structure has in these places, whatever it is.
+            let low = |argument: usize| argument & 0xFFFF_FFFF;
+            let (output, input) = request.others.map_or((output, input), |others| (low(others[0]), low(others[1])));
+            context::call(queue.owner, "EvtIoInternalDeviceControl", || {
+                // SAFETY: as above.
+                unsafe { internal(of_queue, of_request, output, input, code) };
+            });
+        } else if let Some(other) = queue.other {
+            context::call(queue.owner, "EvtIoDefault", || {
+                // SAFETY: as above.
+                unsafe { other(of_queue, of_request) };
+            });
+        }
+        INSIDE.set(INSIDE.get() - 1);
     }
 
     /// Refuses what comes and ends what waits, as cancelled. What the driver has is cancelled if it can be.
@@ -311,6 +406,12 @@ impl State {
         if !queue.accepts.load(Acquire) {
             return STATUS_WDF_BUSY;
         }
+        self.put_in_front(queue, request);
+        STATUS_SUCCESS
+    }
+
+    /// A request that the driver has had from a queue is the first in it again; one that was cancelled meanwhile has waited there.
+    pub fn put_in_front(self: &Arc<Self>, queue: &Arc<QueueObject>, request: &Arc<RequestObject>) {
         lock(&request.progress).queue = None;
         queue.delivered.fetch_sub(1, AcqRel);
         let waits = {
@@ -325,7 +426,6 @@ impl State {
             self.cancelled_on_queue(queue, request);
         }
         self.dispatcher.signal();
-        STATUS_SUCCESS
     }
 
     /// Takes the requests that are meant out of their queue, as cancelled. Whether there were any.
@@ -423,12 +523,22 @@ pub extern "C" fn WdfIoQueueCreate(
         if config.DefaultQueue != 0 && device.default_queue.load(Acquire) != 0 {
             return STATUS_UNSUCCESSFUL;
         }
+        let managed = match config.PowerManaged {
+            _WDF_TRI_STATE::WdfFalse => false,
+            _WDF_TRI_STATE::WdfTrue => true,
+            _WDF_TRI_STATE::WdfUseDefault => !device.with.filter,
+            other => bug_check(Rule::BadArgument, format_args!("a queue with PowerManaged {other}")),
+        };
+        // A control device has no power.
+        let managed = managed && !device.control;
+        let is_off = managed && !device.powered.load(Acquire);
         let queue = Arc::new(QueueObject {
             owner: device.owner,
             handle: AtomicUsize::new(0),
             device: device.clone(),
             dispatch: config.DispatchType,
             control: config.EvtIoDeviceControl,
+            internal: config.EvtIoInternalDeviceControl,
             read: config.EvtIoRead,
             write: config.EvtIoWrite,
             takes_nothing: config.AllowZeroLengthRequests != 0,
@@ -439,6 +549,14 @@ pub extern "C" fn WdfIoQueueCreate(
             most,
             accepts: AtomicBool::new(true),
             stopped: AtomicBool::new(false),
+            shut: AtomicBool::new(false),
+            handlers: AtomicU32::new(0),
+            power: Power {
+                managed,
+                phase: Mutex::new(if is_off { Phase::Off } else { Phase::On }),
+                stop: config.EvtIoStop,
+                resume: config.EvtIoResume,
+            },
         });
         let Some(new) = state.create_object(queue.clone(), attributes, Some(object.handle)) else {
             return STATUS_INSUFFICIENT_RESOURCES;
@@ -472,7 +590,7 @@ pub extern "C" fn WdfIoQueueRetrieveNextRequest(
         if queue.dispatch == _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchParallel {
             return STATUS_INVALID_DEVICE_STATE;
         }
-        if queue.stopped.load(Acquire) {
+        if queue.stopped.load(Acquire) || queue.phase() == Phase::Off {
             return STATUS_WDF_PAUSED;
         }
         let Some(request) = lock(&queue.waiting).pop_front() else {
@@ -545,7 +663,7 @@ pub extern "C" fn WdfIoQueueStop(
         no_callback(done);
         let queue = queue(state, handle);
         queue.stopped.store(true, Release);
-        queue.accepts.store(true, Release);
+        queue.accept_again();
     });
 }
 
@@ -568,7 +686,7 @@ pub extern "C" fn WdfIoQueueStopSynchronously(_globals: PWDF_DRIVER_GLOBALS, han
         let queue = queue(state, handle);
         not_in_a_handler("WdfIoQueueStopSynchronously");
         queue.stopped.store(true, Release);
-        queue.accepts.store(true, Release);
+        queue.accept_again();
         until_all_are_back(state, &queue, "WdfIoQueueStopSynchronously");
     });
 }
@@ -610,6 +728,7 @@ pub extern "C" fn WdfIoQueueGetState(
             (!queue.stopped.load(Acquire), _WDF_IO_QUEUE_STATE::WdfIoQueueDispatchRequests),
             (counts[0].1 == 0, _WDF_IO_QUEUE_STATE::WdfIoQueueNoRequests),
             (counts[1].1 == 0, _WDF_IO_QUEUE_STATE::WdfIoQueueDriverNoRequests),
+            (queue.power.managed && queue.phase() != Phase::On, _WDF_IO_QUEUE_STATE::WdfIoQueuePnpHeld),
         ];
         flags.into_iter().filter(|(is_so, _)| *is_so).fold(0, |all, (_, flag)| all | flag)
     })
@@ -618,7 +737,7 @@ pub extern "C" fn WdfIoQueueGetState(
 pub extern "C" fn WdfIoQueueStart(_globals: PWDF_DRIVER_GLOBALS, handle: WDFQUEUE) {
     function!("WdfIoQueueStart", |state| {
         let queue = queue(state, handle);
-        queue.accepts.store(true, Release);
+        queue.accept_again();
         queue.stopped.store(false, Release);
         state.present(&queue);
     });
@@ -644,7 +763,7 @@ pub extern "C" fn WdfDeviceEnqueueRequest(
         if is_cancelable {
             bug_check(Rule::RequestCancelable, format_args!("a cancelable request is put into its queue"));
         }
-        let Some(queue) = state.queue_of(&device) else { return STATUS_INVALID_DEVICE_REQUEST };
+        let Some(queue) = state.queue_of(&device, request.asks) else { return STATUS_INVALID_DEVICE_REQUEST };
         if !queue.accepts.load(Acquire) {
             return STATUS_WDF_BUSY;
         }
@@ -654,10 +773,57 @@ pub extern "C" fn WdfDeviceEnqueueRequest(
     })
 }
 
+/// The kinds of requests that may have a queue of their own, by their numbers for the framework.
+const KINDS: [(WDF_REQUEST_TYPE, Asks); 4] = [
+    (_WDF_REQUEST_TYPE::WdfRequestTypeRead, Asks::Read),
+    (_WDF_REQUEST_TYPE::WdfRequestTypeWrite, Asks::Write),
+    (_WDF_REQUEST_TYPE::WdfRequestTypeDeviceControl, Asks::Control),
+    (_WDF_REQUEST_TYPE::WdfRequestTypeDeviceControlInternal, Asks::Internal),
+];
+
+/// The queue that the driver has named for a kind of requests; zero without one. `None` if there is none for that kind.
+fn dispatched(device: &DeviceObject, asks: Asks) -> Option<usize> {
+    let place = KINDS.iter().position(|(_, kind)| *kind == asks)?;
+    Some(lock(&device.dispatching)[place])
+}
+
+/// Requests of one kind go to a queue of their own.
+pub extern "C" fn WdfDeviceConfigureRequestDispatching(
+    _globals: PWDF_DRIVER_GLOBALS,
+    handle: WDFDEVICE,
+    to: WDFQUEUE,
+    kind: WDF_REQUEST_TYPE,
+) -> NTSTATUS {
+    routine!("WdfDeviceConfigureRequestDispatching", DISPATCH_LEVEL, |state| {
+        let (_, device) = device(state, handle);
+        if kind == _WDF_REQUEST_TYPE::WdfRequestTypeCreate {
+            bug_check(Rule::NotSimulated, format_args!("a queue for requests that create files"));
+        }
+        let Some(place) = KINDS.iter().position(|(number, _)| *number == kind) else {
+            return STATUS_INVALID_PARAMETER;
+        };
+        let to = queue(state, to);
+        if !Arc::ptr_eq(&to.device, &device) {
+            return STATUS_INVALID_DEVICE_REQUEST;
+        }
+        // When requests may come it is too late.
+        if device.finished.load(Acquire) {
+            return STATUS_INVALID_DEVICE_STATE;
+        }
+        let of_queue = to.handle.load(Acquire);
+        if !to.is_for(KINDS[place].1) || device.default_queue.load(Acquire) == of_queue {
+            return STATUS_INVALID_DEVICE_REQUEST;
+        }
+        let mut dispatching = lock(&device.dispatching);
+        if dispatching[place] != 0 {
+            return STATUS_WDF_BUSY;
+        }
+        dispatching[place] = of_queue;
+        STATUS_SUCCESS
+    })
+}
+
 /// What the bindings of the drivers' crates have no type and no index for.
-pub fn entries() -> [(&'static str, *const ()); 1] {
-    [(
-        "WdfDeviceEnqueueRequest",
-        WdfDeviceEnqueueRequest as extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDEVICE, WDFREQUEST) -> NTSTATUS as *const (),
-    )]
+pub fn entries() -> [(&'static str, *const ()); 2] {
+    [entry!(WdfDeviceEnqueueRequest), entry!(WdfDeviceConfigureRequestDispatching)]
 }

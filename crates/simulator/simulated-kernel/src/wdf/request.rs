@@ -34,6 +34,7 @@ use crate::{
     rule::Rule,
     state::{self, State, lock},
     waiting,
+    wdm::{io::request::Request, mdl},
 };
 
 /// The tag of the system's copies of buffers.
@@ -78,6 +79,21 @@ pub enum Had {
     CancelledOnQueue,
 }
 
+/// What has become of a request that a driver has when its queue stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Nobody waits for it.
+    No,
+    /// It is waited for.
+    Awaited,
+    /// `EvtIoStop` runs for it.
+    Shown,
+    /// The driver keeps it.
+    Kept,
+    /// It goes back into its queue.
+    PutBack,
+}
+
 /// Where a request is.
 pub struct Progress {
     /// The queue from which the driver got it; `None` while the driver does not have it.
@@ -88,9 +104,13 @@ pub struct Progress {
     pub cancel: PFN_WDF_REQUEST_CANCEL,
     /// It is cancelled, and the driver's routine will be called.
     cancelling: bool,
+    /// The driver's routine was called, or will be.
+    pub cancel_begun: bool,
     /// Whether the driver has had it.
     pub had: Had,
     pub information: usize,
+    /// How far it is with power management, which has its queue stop.
+    pub stop: Stop,
     /// What `WdfRequestGetStatus` says: of the last time that it was sent, or was to be.
     pub status: NTSTATUS,
     /// Where it is, while the driver has sent it on.
@@ -108,10 +128,24 @@ pub enum Asks {
     Create,
     /// What a control code means.
     Control,
+    /// The same, of another driver's.
+    Internal,
     /// Bytes of the device.
     Read,
     /// That the device takes bytes.
     Write,
+}
+
+/// Where an IRP has its buffers, and how long they are in bytes.
+#[derive(Default)]
+pub struct WdmBuffers {
+    /// The system's copy.
+    pub system: (usize, usize),
+    /// With locked pages, which an MDL describes.
+    pub locked: (usize, usize),
+    /// As the program's addresses: of the output, or of what is read or written; of the input of a control code.
+    pub user: (usize, usize),
+    pub type_3: (usize, usize),
 }
 
 /// A request.
@@ -130,6 +164,8 @@ pub struct RequestObject {
     was_locked: bool,
     /// Where a read or write begins, in bytes.
     pub offset: i64,
+    /// The addresses that another driver sends with a control code instead of buffers.
+    pub others: Option<[usize; 3]>,
     /// The process's memory that is locked as long as the request is not complete: instead of a place of the system's.
     pub locked: Mutex<Option<LockedPages>>,
     /// The file that it came by.
@@ -144,6 +180,8 @@ pub struct RequestObject {
     pub cancelled: AtomicBool,
     /// The handles of the memory objects of input and output; 0 until the driver has asked for them.
     pub memory: [Mutex<usize>; 2],
+    /// Its IRP, when the driver has asked for that.
+    pub irp: Mutex<Option<Arc<Request>>>,
     /// What it is when it is sent on, for the part of the framework that does so.
     pub outgoing: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -256,7 +294,9 @@ impl RequestObject {
             outside: Outside::No,
             cancel: None,
             cancelling: false,
+            cancel_begun: false,
             had: Had::Never,
+            stop: Stop::No,
             information: 0,
             status: STATUS_SUCCESS,
             sent: None,
@@ -279,6 +319,7 @@ impl RequestObject {
             direct,
             own,
             offset: 0,
+            others: None,
             was_locked: locked.is_some(),
             locked: Mutex::new(locked),
             file,
@@ -288,6 +329,7 @@ impl RequestObject {
             progress: Mutex::new(progress),
             cancelled: AtomicBool::new(false),
             memory: Default::default(),
+            irp: Mutex::default(),
             outgoing: Mutex::default(),
         }
     }
@@ -302,6 +344,11 @@ impl RequestObject {
     /// The request, which begins so many bytes into what it reads or writes.
     pub fn at(self, offset: i64) -> Self {
         Self { offset, ..self }
+    }
+
+    /// The request, with addresses in place of buffers.
+    pub fn with_others(self, others: Option<[usize; 3]>) -> Self {
+        Self { others, ..self }
     }
 
     /// Somebody is to be told of its end.
@@ -350,6 +397,21 @@ impl RequestObject {
         unsafe { bytes_at(place, if place == 0 { 0 } else { self.input }) }
     }
 
+    /// Where an IRP has its buffers.
+    pub fn wdm_buffers(&self) -> WdmBuffers {
+        let (input, output) = (self.input, self.output);
+        let mut buffers = WdmBuffers::default();
+        match (self.asks, method(self.code)) {
+            (_, 0) => buffers.system = (self.system, input.max(output)),
+            (Asks::Read, 3) => buffers.user = (self.own[1], output),
+            (Asks::Write, 3) => buffers.user = (self.own[0], input),
+            (_, 3) => (buffers.user, buffers.type_3) = ((self.own[1], output), (self.own[0], input)),
+            (Asks::Write, _) => buffers.locked = (self.system, input),
+            _ => (buffers.system, buffers.locked) = ((self.system, input), (self.direct, output)),
+        }
+        buffers
+    }
+
     /// How many bytes it can be completed with: what a program reads, or has written.
     pub const fn room(&self) -> usize {
         if matches!(self.asks, Asks::Write) { self.input } else { self.output }
@@ -384,7 +446,7 @@ impl RequestObject {
     pub fn deliver(&self, queue: &Arc<QueueObject>) {
         let mut progress = lock(&self.progress);
         progress.queue = Some(queue.clone());
-        progress.had = Had::Once;
+        (progress.had, progress.stop) = (Had::Once, Stop::No);
     }
 
     /// Returns true if the driver has it, or has had it.
@@ -507,6 +569,13 @@ impl State {
     pub fn finish_request(self: &Arc<Self>, request: &Arc<RequestObject>, status: NTSTATUS, information: usize) {
         // The pages are unlocked before the process can know of the end.
         drop(lock(&request.locked).take());
+        let irp = lock(&request.irp).take();
+        if let Some(irp) = irp {
+            // SAFETY: an IRP that is not freed.
+            let chain = std::mem::replace(unsafe { &mut (*irp.pointer()).MdlAddress }, ptr::null_mut());
+            mdl::free_chain(self, chain);
+            self.free_irp(&irp);
+        }
         lock(&request.progress).outcome = Some((status, information));
         let handle = request.handle.load(Acquire);
         self.forget_request(handle);
@@ -541,7 +610,7 @@ impl State {
         let mut progress = lock(&request.progress);
         let routine = progress.cancel.take()?;
         let queue = progress.queue.clone()?;
-        progress.cancelling = true;
+        (progress.cancelling, progress.cancel_begun) = (true, true);
         Some(Cancel { routine, queue, request: request.clone() })
     }
 

@@ -9,8 +9,9 @@ use wdk_bindings::{
 
 use super::{
     function::function,
+    power::is_shown_here,
     queue::{STATUS_WDF_BUSY, queue},
-    request::{Had, at_hand, owned},
+    request::{Had, RequestObject, at_hand, owned},
 };
 use crate::{report::bug_check, rule::Rule, state::lock};
 
@@ -65,6 +66,10 @@ pub extern "C" fn WdfRequestUnmarkCancelable(_globals: PWDF_DRIVER_GLOBALS, hand
     function!("WdfRequestUnmarkCancelable", |state| {
         state.preempt();
         if state.was_request(handle.addr()) {
+            let is_cancelled = || state.given_as::<_, RequestObject>(handle).1.cancelled.load(Acquire);
+            if is_shown_here(handle) && is_cancelled() {
+                return STATUS_CANCELLED;
+            }
             // The cancel routine has run, and completed it: the handle would be gone but for a reference of the driver's.
             bug_check(Rule::RequestCompletedTwice, format_args!("a completed request is unmarked"));
         }

@@ -78,9 +78,16 @@ pub extern "C" fn WdfRequestGetParameters(
                 (write.Length, write.Key, write.DeviceOffset) = (request.input, 0, request.offset);
                 return;
             }
-            Asks::Control => {}
+            Asks::Control => parameters.Type = _WDF_REQUEST_TYPE::WdfRequestTypeDeviceControl,
+            Asks::Internal => parameters.Type = _WDF_REQUEST_TYPE::WdfRequestTypeDeviceControlInternal,
         }
-        parameters.Type = _WDF_REQUEST_TYPE::WdfRequestTypeDeviceControl;
+        if let Some([first, second, fourth]) = request.others.map(|others| others.map(ptr::with_exposed_provenance_mut))
+        {
+            // SAFETY: for this type the union holds this member, if the sender has put addresses there.
+            let others = unsafe { &mut parameters.Parameters.Others };
+            (others.Arg1, others.Arg2, others.IoControlCode, others.Arg4) = (first, second, request.code, fourth);
+            return;
+        }
         // SAFETY: for this type the union holds this member.
         let control = unsafe { &mut parameters.Parameters.DeviceIoControl };
         control.OutputBufferLength = request.output;

@@ -14,7 +14,7 @@ use std::{
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
-    _WDF_IO_TARGET_STATE, _WDF_REQUEST_TYPE, BOOLEAN, LONGLONG, NTSTATUS, PVOID, PWDF_DRIVER_GLOBALS,
+    _WDF_IO_TARGET_STATE, _WDF_REQUEST_TYPE, BOOLEAN, LONGLONG, MDL, NTSTATUS, PVOID, PWDF_DRIVER_GLOBALS,
     PWDF_OBJECT_ATTRIBUTES, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
     STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS, ULONG, WDFCONTEXT, WDFDEVICE, WDFIOTARGET, WDFMEMORY, WDFREQUEST,
 };
@@ -24,6 +24,7 @@ use super::{
     function::entry,
     memory::MemoryObject,
     object::check_level,
+    power::is_shown_here,
     request::{Asks, Below, Outside, RequestObject, at_hand, owned},
     target::{OnItsWay, TargetObject, target},
 };
@@ -35,7 +36,7 @@ use crate::{
     rule::Rule,
     state::{self, State, lock},
     waiting,
-    wdm::system_thread,
+    wdm::{mdl, system_thread},
 };
 
 /// What `WdfRequestSend` is asked for: a time-out; that it waits; that the target's state does not matter; that the driver does not get the
@@ -136,9 +137,31 @@ impl Piece {
         Ok(Self { handle: handle.addr(), _memory: Some(memory), argument, offset: part.offset, length })
     }
 
+    /// The beginning of what an MDL describes, in so many bytes.
+    pub fn of_mdl(state: &State, mdl: *mut MDL, length: usize) -> Self {
+        let Some(address) = mdl::memory_of(state, mdl) else {
+            bug_check(
+                Rule::BadMdl,
+                format_args!("a request with an MDL that was not built, and whose pages are not locked"),
+            );
+        };
+        // SAFETY: a known MDL, whose driver does not change it meanwhile.
+        let room = unsafe { (*mdl).ByteCount } as usize;
+        if length > room {
+            let words = format_args!("a request with {length} bytes of an MDL that describes {room}");
+            bug_check(Rule::BadArgument, words);
+        }
+        Self::of_driver(ptr::with_exposed_provenance_mut::<u8>(address), length)
+    }
+
     fn place(&self) -> *mut u8 {
         // As long as the request has the memory object, so long does that have its buffer; one of the driver's must be there still.
         self.argument.pointer::<u8>("a request that is sent").wrapping_add(self.offset)
+    }
+
+    /// Where it begins, for a driver that gets the address.
+    fn address(&self) -> usize {
+        self.place().expose_provenance()
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -164,8 +187,26 @@ impl Piece {
 pub enum Form {
     /// What it was when the driver got it.
     Current,
+    /// The same, but for what the driver has said of it.
+    Located(Located),
     /// A read, a write or a control code.
     Of { asks: Asks, code: u32, offset: i64, input: Option<Piece>, output: Option<Piece> },
+    /// A control code for another driver, with addresses: what is there is between the two.
+    Others { code: u32, arguments: [Option<Piece>; 3] },
+}
+
+/// What a driver says of a request that goes on: code, offset and lengths.
+#[derive(Clone, Copy)]
+pub struct Located {
+    pub code: u32,
+    pub offset: i64,
+    pub input: usize,
+    pub output: usize,
+}
+
+/// A request is to go as the driver says.
+pub fn format_as(request: &RequestObject, located: Located) {
+    outgoing(request, |outgoing| outgoing.form = Some(Form::Located(located)));
 }
 
 /// What a request has for its way.
@@ -278,10 +319,25 @@ impl Sent {
                 let second = if request.code % 4 == 1 { request.second_bytes() } else { Vec::new() };
                 (request.asks, request.code, request.offset, request.input_bytes(), request.output, second)
             }
+            Form::Located(Located { code, offset, input, output }) => {
+                let mut bytes = request.input_bytes();
+                bytes.truncate(*input);
+                let mut second = if request.code % 4 == 1 { request.second_bytes() } else { Vec::new() };
+                second.truncate(*output);
+                (request.asks, *code, *offset, bytes, *output, second)
+            }
             Form::Of { asks, code, offset, input, output } => {
                 let bytes = input.as_ref().map_or_else(Vec::new, Piece::bytes);
                 (*asks, *code, *offset, bytes, output.as_ref().map_or(0, |piece| piece.length), Vec::new())
             }
+            Form::Others { code, .. } => (Asks::Internal, *code, 0, Vec::new(), 0, Vec::new()),
+        };
+        let others = match &self.form {
+            Form::Others { arguments, .. } => {
+                Some(arguments.each_ref().map(|piece| piece.as_ref().map_or(0, Piece::address)))
+            }
+            Form::Current | Form::Located(_) => request.others,
+            Form::Of { .. } => None,
         };
         if asks == Asks::Create {
             bug_check(Rule::NotSimulated, format_args!("a request that creates a file is sent on"));
@@ -291,13 +347,14 @@ impl Sent {
             let Some(lower) = device.lower.get().cloned() else { return self.go_to_the_bus(state) };
             device = lower;
         }
-        let code = if asks == Asks::Control { code } else { device.method_of_transfers(asks == Asks::Write) };
+        let is_control = [Asks::Control, Asks::Internal].contains(&asks);
+        let code = if is_control { code } else { device.method_of_transfers(asks == Asks::Write) };
         let file = file.or_else(|| request.file.clone());
         if let Some(file) = &file {
             file.request_begins();
         }
         let output = super::request::Output::Copied(output);
-        let lower = Arc::new(RequestObject::of(asks, code, &input, output, file).at(offset));
+        let lower = Arc::new(RequestObject::of(asks, code, &input, output, file).at(offset).with_others(others));
         if !second.is_empty() {
             lower.put_answer(&second);
         }
@@ -343,9 +400,9 @@ impl Sent {
         let status = if is_late { STATUS_IO_TIMEOUT } else { status };
         let request = &self.request;
         match &self.form {
-            Form::Current => request.put_answer(bytes),
+            Form::Current | Form::Located(_) => request.put_answer(bytes),
             Form::Of { output: Some(output), .. } => output.put(bytes),
-            Form::Of { .. } => {}
+            Form::Of { .. } | Form::Others { .. } => {}
         }
         let mut params = self.params(status, information);
         let (routine, context) = outgoing(request, |outgoing| {
@@ -375,7 +432,9 @@ impl Sent {
     fn params(&self, status: NTSTATUS, information: usize) -> CompletionParams {
         let part = |piece: &Option<Piece>| piece.as_ref().map_or((0, 0), |piece| (piece.handle, piece.offset));
         let (kind, union) = match &self.form {
-            Form::Current => (_WDF_REQUEST_TYPE::WdfRequestTypeNoFormat, [0; 6]),
+            Form::Current | Form::Located(_) | Form::Others { .. } => {
+                (_WDF_REQUEST_TYPE::WdfRequestTypeNoFormat, [0; 6])
+            }
             Form::Of { asks, code, input, output, .. } => {
                 let ((from, begins), (to, starts)) = (part(input), part(output));
                 match asks {
@@ -383,7 +442,12 @@ impl Sent {
                     Asks::Write => (_WDF_REQUEST_TYPE::WdfRequestTypeWrite, [from, information, begins, 0, 0, 0]),
                     _ => {
                         let all = [*code as usize, from, begins, to, starts, information];
-                        (_WDF_REQUEST_TYPE::WdfRequestTypeDeviceControl, all)
+                        let kind = if *asks == Asks::Internal {
+                            _WDF_REQUEST_TYPE::WdfRequestTypeDeviceControlInternal
+                        } else {
+                            _WDF_REQUEST_TYPE::WdfRequestTypeDeviceControl
+                        };
+                        (kind, all)
                     }
                 }
             }
@@ -638,6 +702,9 @@ pub extern "C" fn WdfRequestCreate(
 /// Returns true if who has the request was told to end it; it comes back by its completion routine all the same.
 pub extern "C" fn WdfRequestCancelSentRequest(_globals: PWDF_DRIVER_GLOBALS, handle: WDFREQUEST) -> BOOLEAN {
     routine!("WdfRequestCancelSentRequest", DISPATCH_LEVEL, |state| {
+        if is_shown_here(handle) && state.was_request(handle.addr()) {
+            return 0;
+        }
         let request = owned(state, handle);
         state.preempt();
         let sent = lock(&request.progress).sent.clone();

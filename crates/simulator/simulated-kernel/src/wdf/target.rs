@@ -14,11 +14,10 @@ use std::{
 use wdk_bindings::{
     _WDF_IO_TARGET_OPEN_TYPE,
     _WDF_IO_TARGET_STATE::{self, Type as TargetState},
-    LPCGUID, NTSTATUS, PFN_WDF_IO_TARGET_QUERY_REMOVE, PFN_WDF_IO_TARGET_REMOVE_CANCELED,
-    PFN_WDF_IO_TARGET_REMOVE_COMPLETE, PINTERFACE, PVOID, PWDF_DRIVER_GLOBALS, PWDF_IO_TARGET_OPEN_PARAMS,
-    PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_STATE, STATUS_NOT_SUPPORTED,
-    STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, USHORT, WDF_IO_TARGET_OPEN_PARAMS, WDF_OBJECT_ATTRIBUTES, WDFDEVICE,
-    WDFIOTARGET,
+    NTSTATUS, PFN_WDF_IO_TARGET_QUERY_REMOVE, PFN_WDF_IO_TARGET_REMOVE_CANCELED, PFN_WDF_IO_TARGET_REMOVE_COMPLETE,
+    PWDF_DRIVER_GLOBALS, PWDF_IO_TARGET_OPEN_PARAMS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_DEVICE_STATE, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, WDF_IO_TARGET_OPEN_PARAMS,
+    WDF_OBJECT_ATTRIBUTES, WDFDEVICE, WDFIOTARGET,
 };
 
 use super::{
@@ -386,30 +385,4 @@ pub extern "C" fn WdfIoTargetCloseForQueryRemove(_globals: PWDF_DRIVER_GLOBALS, 
         target.empty(state, _WDF_IO_TARGET_STATE::WdfIoTargetClosedForQueryRemove, "WdfIoTargetCloseForQueryRemove");
         state.let_target_go(&target);
     });
-}
-
-pub extern "C" fn WdfIoTargetQueryForInterface(
-    _globals: PWDF_DRIVER_GLOBALS,
-    handle: WDFIOTARGET,
-    kind: LPCGUID,
-    place: PINTERFACE,
-    size: USHORT,
-    version: USHORT,
-    _specific: PVOID,
-) -> NTSTATUS {
-    function!("WdfIoTargetQueryForInterface", |state| {
-        let target = target(state, handle);
-        let device = match target.leads_to() {
-            Ok(Some((device, _))) => device,
-            // The bus has no interfaces.
-            Ok(None) => return STATUS_NOT_SUPPORTED,
-            Err(status) => return status,
-        };
-        if state.strikes() {
-            return STATUS_INSUFFICIENT_RESOURCES;
-        }
-        // SAFETY: the driver's identifier, which lives until the call returns.
-        let kind = unsafe { kind.read() };
-        state.query_interface(&device, &kind, place, size, version)
-    })
 }

@@ -49,7 +49,7 @@ const _: () = assert!(size_of::<MemoryDescriptor>() == 24);
 /// # Safety
 ///
 /// The structure is null or the driver's.
-unsafe fn described(state: &State, descriptor: *const MemoryDescriptor) -> Result<Option<Piece>, NTSTATUS> {
+pub unsafe fn described(state: &State, descriptor: *const MemoryDescriptor) -> Result<Option<Piece>, NTSTATUS> {
     // SAFETY: null or the driver's structure (`# Safety`).
     let Some(descriptor) = (unsafe { descriptor.as_ref() }) else { return Ok(None) };
     Ok(Some(match descriptor.kind {
@@ -60,7 +60,7 @@ unsafe fn described(state: &State, descriptor: *const MemoryDescriptor) -> Resul
             // SAFETY: null or the driver's structure.
             unsafe { Piece::of_memory(state, descriptor.what.cast(), offset) }?
         }
-        2 => bug_check(Rule::NotSimulated, format_args!("a request with an MDL that is sent synchronously")),
+        2 => Piece::of_mdl(state, descriptor.what.cast(), descriptor.length & 0xFFFF_FFFF),
         kind => bug_check(Rule::BadArgument, format_args!("a memory descriptor of the type {kind}")),
     }))
 }
@@ -70,7 +70,11 @@ unsafe fn described(state: &State, descriptor: *const MemoryDescriptor) -> Resul
 /// # Safety
 ///
 /// The offset is null or the driver's.
-unsafe fn of_memory(state: &State, memory: WDFMEMORY, offset: *const MemoryOffset) -> Result<Option<Piece>, NTSTATUS> {
+pub unsafe fn of_memory(
+    state: &State,
+    memory: WDFMEMORY,
+    offset: *const MemoryOffset,
+) -> Result<Option<Piece>, NTSTATUS> {
     if memory.is_null() {
         return Ok(None);
     }
@@ -122,6 +126,44 @@ pub extern "C" fn WdfIoTargetFormatRequestForWrite(
     })
 }
 
+/// A control code: for whoever opens the device, or for a driver.
+///
+/// # Safety
+///
+/// The offsets are null or the driver's.
+pub unsafe fn format_control(
+    state: &Arc<State>,
+    (to, request): (WDFIOTARGET, WDFREQUEST),
+    (asks, code): (Asks, ULONG),
+    (input, of_input): (WDFMEMORY, *const MemoryOffset),
+    (output, of_output): (WDFMEMORY, *const MemoryOffset),
+) -> NTSTATUS {
+    format(state, to, request, || {
+        // SAFETY: null or the driver's (`# Safety`).
+        let (input, output) = unsafe { (of_memory(state, input, of_input)?, of_memory(state, output, of_output)?) };
+        Ok(Form::Of { asks, code, offset: 0, input, output })
+    })
+}
+
+/// The same, sent and waited for.
+///
+/// # Safety
+///
+/// The descriptors and the options are null or the driver's.
+pub unsafe fn send_control(
+    state: &Arc<State>,
+    (to, request): (WDFIOTARGET, WDFREQUEST),
+    (asks, code): (Asks, ULONG),
+    (input, output): (*const MemoryDescriptor, *const MemoryDescriptor),
+    options: *const SendOptions,
+) -> Result<usize, NTSTATUS> {
+    wait_for(state, to, request, options, || {
+        // SAFETY: null or the driver's (`# Safety`).
+        let (input, output) = unsafe { (described(state, input)?, described(state, output)?) };
+        Ok(Form::Of { asks, code, offset: 0, input, output })
+    })
+}
+
 pub extern "C" fn WdfIoTargetFormatRequestForIoctl(
     _globals: PWDF_DRIVER_GLOBALS,
     to: WDFIOTARGET,
@@ -133,16 +175,13 @@ pub extern "C" fn WdfIoTargetFormatRequestForIoctl(
     of_output: *const MemoryOffset,
 ) -> NTSTATUS {
     routine!("WdfIoTargetFormatRequestForIoctl", DISPATCH_LEVEL, |state| {
-        format(state, to, request, || {
-            // SAFETY: null or the driver's, and live until the call returns.
-            let (input, output) = unsafe { (of_memory(state, input, of_input)?, of_memory(state, output, of_output)?) };
-            Ok(Form::Of { asks: Asks::Control, code, offset: 0, input, output })
-        })
+        // SAFETY: null or the driver's, and live until the call returns.
+        unsafe { format_control(state, (to, request), (Asks::Control, code), (input, of_input), (output, of_output)) }
     })
 }
 
 /// Sends a request and waits for it: the driver's, or one of the framework's.
-fn wait_for(
+pub fn wait_for(
     state: &Arc<State>,
     to: WDFIOTARGET,
     handle: WDFREQUEST,
@@ -162,7 +201,7 @@ fn wait_for(
 }
 
 /// What a driver is told of a request that it has waited for.
-fn told(result: Result<usize, NTSTATUS>, place: *mut usize) -> NTSTATUS {
+pub fn told(result: Result<usize, NTSTATUS>, place: *mut usize) -> NTSTATUS {
     if !place.is_null() {
         // SAFETY: not null, so the driver's place, which lives until the call returns.
         unsafe { place.write(result.unwrap_or(0)) };
@@ -219,11 +258,8 @@ pub extern "C" fn WdfIoTargetSendIoctlSynchronously(
     returned: *mut usize,
 ) -> NTSTATUS {
     routine!("WdfIoTargetSendIoctlSynchronously", PASSIVE_LEVEL, |state| {
-        let result = wait_for(state, to, request, options, || {
-            // SAFETY: null or the driver's, and live until the call returns.
-            let (input, output) = unsafe { (described(state, input)?, described(state, output)?) };
-            Ok(Form::Of { asks: Asks::Control, code, offset: 0, input, output })
-        });
+        // SAFETY: null or the driver's, and live until the call returns.
+        let result = unsafe { send_control(state, (to, request), (Asks::Control, code), (input, output), options) };
         told(result, returned)
     })
 }

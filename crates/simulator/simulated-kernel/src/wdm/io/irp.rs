@@ -313,7 +313,7 @@ impl State {
                     block::free(*output);
                 }
             }
-            Maker::System => {}
+            Maker::System | Maker::Framework => {}
             Maker::Power(end) | Maker::Threaded { end, .. } => end(self, irp),
             Maker::Driver(_) => bug_check(
                 Rule::IrpNotTaken,
@@ -392,6 +392,12 @@ impl State {
         let Some(request) = self.irp(irp) else {
             bug_check(Rule::IrpCompletedTwice, format_args!("{irp:p} is passed on and is no IRP, or was completed"));
         };
+        if matches!(request.maker, Maker::Framework) {
+            bug_check(
+                Rule::NotSimulated,
+                format_args!("the IRP of a framework's request is passed on by IoCallDriver"),
+            );
+        }
         let device = self.device_at(device);
         check_cancel_routine(irp, "passed on");
         let status = self.pass(&request, &device);
@@ -406,6 +412,10 @@ pub extern "C" fn IofCompleteRequest(irp: PIRP, _boost: CCHAR) {
         let Some(request) = state.irp(irp).filter(|request| number(irp) <= request.locations) else {
             bug_check(Rule::IrpCompletedTwice, format_args!("{irp:p} is no IRP, or was completed"));
         };
+        if matches!(request.maker, Maker::Framework) {
+            let words = format_args!("the IRP of a framework's request is completed, which WdfRequestComplete does");
+            bug_check(Rule::IrpNotOwned, words);
+        }
         if host::machine::locks_held() > 0 {
             bug_check(Rule::LockHeld, format_args!("an IRP is completed with a spin lock held"));
         }

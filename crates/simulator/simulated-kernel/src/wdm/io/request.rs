@@ -39,6 +39,8 @@ pub enum Maker {
     Power(End),
     /// A driver, which frees it.
     Driver(DriverId),
+    /// The framework, for a driver that looks at one of its requests.
+    Framework,
     /// The system, for a driver that waits: with the room for the output, if the system knows it.
     Threaded { owner: DriverId, room: Option<usize>, end: End },
 }
