@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::{fmt, net::IpAddr};
 
-use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
+use ndkpi::{MDL, NDK_ADAPTER, NDK_VERSION, NtStatus};
 
 /// The two families of addresses, both of which a provider has to support (`NDKPI 7.8`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,44 @@ pub enum Shape {
 
 /// Pinned memory that can be registered. Its MDL describes it as the [`Shape`] says for which it was made.
 pub use ndk::PinnedMemory;
+
+/// The bytes of a case, which may be doubled on another machine: there, an adapter reads and writes the double.
+pub trait CaseMemory: PinnedMemory {
+    /// The case has written these bytes. At `PASSIVE_LEVEL`, unless the case writes them elsewhere.
+    fn written(&self, offset: usize, length: usize) {
+        let _ = (offset, length);
+    }
+
+    /// The case is about to read these bytes. At `PASSIVE_LEVEL`, unless the case reads them elsewhere.
+    fn to_be_read(&self, offset: usize, length: usize) {
+        let _ = (offset, length);
+    }
+
+    /// The address under which a peer reaches the first byte.
+    fn peer_address(&self) -> u64 {
+        self.address().addr() as u64
+    }
+}
+
+/// Memory that is only here.
+struct Here(Box<dyn PinnedMemory>);
+
+// SAFETY: everything is as with the memory inside.
+unsafe impl PinnedMemory for Here {
+    fn mdl(&self) -> *mut MDL {
+        self.0.mdl()
+    }
+
+    fn address(&self) -> *mut u8 {
+        self.0.address()
+    }
+
+    fn length(&self) -> usize {
+        self.0.length()
+    }
+}
+
+impl CaseMemory for Here {}
 
 /// What a [`Task`] has done in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +123,28 @@ pub trait Platform: Sync {
     ///
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     fn memory(&self, shape: Shape, length: usize) -> Result<Box<dyn PinnedMemory>, NtStatus>;
+
+    /// Memory for a case: [`Platform::memory`], unless some of the adapters are on another machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`Platform::memory`].
+    fn case_memory(&self, shape: Shape, length: usize) -> Result<Box<dyn CaseMemory>, NtStatus> {
+        let here = fallible::try_box(Here(self.memory(shape, length)?));
+        Ok(here.map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?)
+    }
+
+    /// The number of the adapter that the other end of each connection is on, if that is to be a certain one: it is on another
+    /// machine. By default the suite chooses.
+    fn peer(&self) -> Option<u32> {
+        None
+    }
+
+    /// Why the case that has just run says nothing, whatever its outcome: for example that it does at `DISPATCH_LEVEL` what on this
+    /// platform has to wait. Asked once after each case, and forgotten then.
+    fn take_excuse(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Microseconds since some moment in the past. At any `IRQL <= DISPATCH_LEVEL`.
     fn now(&self) -> u64;

@@ -112,7 +112,11 @@ pub fn run(case: &Case, platform: &dyn Platform, how: &Run) -> Outcome {
         return Outcome::Skipped(Text::new(format_args!("cancelled")));
     }
     let options = Options { name: case.name, version: how.version, seed: how.seed, hostile: how.hostile };
-    Session::with(platform, &options, |session| (case.run)(session)).into()
+    let outcome = Session::with(platform, &options, |session| (case.run)(session)).into();
+    match platform.take_excuse() {
+        Some(why) => Outcome::Skipped(Text::new(format_args!("{why}"))),
+        None => outcome,
+    }
 }
 
 /// How many cases ended in which way.

@@ -211,6 +211,7 @@ fn other_adapter<'s>(s: &'s Session<'s>) -> Check<Adapter<'s>> {
 
 fn regions_of_another_adapter(s: &Session<'_>) -> Verdict {
     s.need_hostile()?;
+    s.need_one_machine()?;
     let there: Pd<'_> = other_adapter(s)?.create_pd()?;
     let foreign = Fast::new(there.core(), 2, true)?;
     let window = there.core().create_mw()?;
@@ -231,6 +232,7 @@ fn regions_of_another_adapter(s: &Session<'_>) -> Verdict {
 
 fn shared_queue_of_another_domain(s: &Session<'_>) -> Verdict {
     s.need_hostile()?;
+    s.need_one_machine()?;
     let here = s.peer_adapter()?;
     if here.info().MaxSrqDepth == 0 {
         skip!("the adapter has no shared receive queues");

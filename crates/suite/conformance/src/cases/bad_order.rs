@@ -129,6 +129,7 @@ fn malformed_local_addresses(s: &Session<'_>) -> Verdict {
 
 fn queue_pair_of_another_adapter(s: &Session<'_>) -> Verdict {
     s.need_hostile()?;
+    s.need_one_machine()?;
     let (here, elsewhere) = (s.adapter()?, s.second_adapter()?);
     let foreign = Side::new(&elsewhere, &Plan::new(), QP_A)?;
     let own = Side::new(&here, &Plan::new(), QP_A)?;

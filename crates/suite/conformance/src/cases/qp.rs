@@ -252,6 +252,7 @@ fn same_queue_for_both(s: &Session<'_>) -> Verdict {
 
 fn queue_of_another_adapter(s: &Session<'_>) -> Verdict {
     s.need_hostile()?;
+    s.need_one_machine()?;
     let (here, there) = (s.adapter()?, s.second_adapter()?);
     let (pd, own, foreign) = (here.create_pd()?, here.create_cq(16, None)?, there.create_cq(16, None)?);
     let mut seen = [NtStatus::SUCCESS; 2];

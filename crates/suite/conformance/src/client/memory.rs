@@ -11,7 +11,7 @@ use ndkpi::{
 use super::{mr::Mr, pd::PdCore, session::Session};
 use crate::{
     case::{Check, Stop},
-    platform::{PinnedMemory, Shape},
+    platform::{CaseMemory, Shape},
 };
 
 /// The bytes of a page (`NDKPI 7.4`).
@@ -25,7 +25,7 @@ pub const ALL_RIGHTS: u32 = NDK_MR_FLAG_ALLOW_LOCAL_WRITE
 
 /// Pinned bytes, kept until the session ends. They may change at any time, so they are only copied.
 pub struct Buffer {
-    memory: Box<dyn PinnedMemory>,
+    memory: Box<dyn CaseMemory>,
 }
 
 impl Buffer {
@@ -46,7 +46,7 @@ impl Buffer {
     pub fn with_shape<'s>(session: &'s Session<'s>, shape: Shape, length: usize) -> Check<&'s Self> {
         let memory = session
             .platform()
-            .memory(shape, length)
+            .case_memory(shape, length)
             .map_err(|status| Stop::skipped(format_args!("no buffer of {length} bytes: {status}")))?;
         session.own(Self { memory })
     }
@@ -62,10 +62,10 @@ impl Buffer {
         self.memory.length()
     }
 
-    /// The virtual address of the byte at `offset`, which may be outside.
+    /// The virtual address of the byte at `offset`, which may be outside, as a peer knows it, once it is registered or mapped.
     #[must_use]
     pub fn address(&self, offset: isize) -> u64 {
-        (self.memory.address().addr() as u64).wrapping_add_signed(offset as i64)
+        self.memory.peer_address().wrapping_add_signed(offset as i64)
     }
 
     fn pointer(&self, offset: usize, length: usize) -> Check<*mut u8> {
@@ -85,6 +85,7 @@ impl Buffer {
         let to = self.pointer(offset, bytes.len())?;
         // SAFETY: the buffer has that many bytes from there on, valid for writing, and `bytes` are not in it.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        self.memory.written(offset, bytes.len());
         Ok(())
     }
 
@@ -97,6 +98,7 @@ impl Buffer {
         let to = self.pointer(offset, length)?;
         // SAFETY: the buffer has that many bytes from there on, valid for writing.
         unsafe { to.write_bytes(value, length) };
+        self.memory.written(offset, length);
         Ok(())
     }
 
@@ -126,6 +128,7 @@ impl Buffer {
     /// They are not all there: the case is wrong.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Check {
         let from = self.pointer(offset, into.len())?;
+        self.memory.to_be_read(offset, into.len());
         // SAFETY: the buffer has that many bytes from there on, valid for reading, and `into` is not in it.
         unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         Ok(())
@@ -138,6 +141,7 @@ impl Buffer {
     /// It is not there: the case is wrong.
     pub fn holds(&self, offset: usize, value: u8) -> Check<bool> {
         let at = self.pointer(offset, 1)?;
+        self.memory.to_be_read(offset, 1);
         // SAFETY: the byte is in the buffer. What a device writes is read as such: once, and each time anew.
         Ok(unsafe { at.read_volatile() } == value)
     }

@@ -238,20 +238,21 @@ impl<'s> Session<'s> {
         self.adapter_number(0)
     }
 
-    /// The adapter for the other end of a connection: the first one if it can connect to itself, else the second.
+    /// The adapter for the other end of a connection: that of the other machine if there is one, the first if it can connect to
+    /// itself, else the second.
     ///
     /// # Errors
     ///
     /// Skips the case if there is neither.
     pub fn peer_adapter(&'s self) -> Check<Adapter<'s>> {
         let first = self.adapter()?;
-        if first.has(ndkpi::NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED) {
+        if self.platform.peer().is_none() && first.has(ndkpi::NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED) {
             return Ok(first);
         }
         if self.platform.adapters() < 2 {
             skip!("the adapter cannot connect to itself, and there is no second one");
         }
-        self.adapter_number(1)
+        self.adapter_number(self.second())
     }
 
     /// The second adapter.
@@ -263,11 +264,16 @@ impl<'s> Session<'s> {
         if self.platform.adapters() < 2 {
             skip!("there is one adapter only");
         }
-        self.adapter_number(1)
+        self.adapter_number(self.second())
+    }
+
+    /// The number of the second adapter.
+    fn second(&self) -> u32 {
+        self.platform.peer().unwrap_or(1)
     }
 
     fn adapter_number(&'s self, number: u32) -> Check<Adapter<'s>> {
-        let place = &self.adapters[number as usize];
+        let place = &self.adapters[usize::from(number != 0)];
         if let Some(core) = load(place) {
             return Ok(Adapter::new(self, core));
         }
@@ -365,6 +371,18 @@ impl<'s> Session<'s> {
     pub fn need_hostile(&self) -> Check {
         if !self.hostile {
             skip!("a consumer must not do this, and a provider that trusts it may crash");
+        }
+        Ok(())
+    }
+
+    /// Skips the case if the other end is on another machine: what the case does is between objects of one machine.
+    ///
+    /// # Errors
+    ///
+    /// The reason to skip.
+    pub fn need_one_machine(&self) -> Check {
+        if self.platform.peer().is_some() {
+            skip!("the adapters are on two machines, and the case gives objects of the one to the other");
         }
         Ok(())
     }
