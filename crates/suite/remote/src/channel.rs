@@ -13,7 +13,7 @@ pub trait Channel: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The channel is dead: `STATUS_IO_TIMEOUT`, `STATUS_CONNECTION_DISCONNECTED` and the like. It is not asked again.
+    /// The channel is dead: `STATUS_IO_TIMEOUT`, `STATUS_CONNECTION_ABORTED` and the like. It is not asked again.
     fn call(&self, call: &[u8], answer: &mut [u8]) -> Result<usize, NtStatus>;
 
     /// Returns true if the caller may wait: it is at `PASSIVE_LEVEL` and holds no lock. At any IRQL.

@@ -42,7 +42,9 @@ extern crate alloc;
 
 mod agent;
 mod channel;
+mod lock;
 mod peer;
+mod table;
 mod wire;
 
 pub use agent::Agent;
