@@ -56,11 +56,14 @@ pub unsafe extern "system" fn requested(context: *mut c_void, status: NtStatus) 
 ///
 /// `context` is an entry that the table keeps until the completion is fetched.
 pub unsafe extern "system" fn closed(context: *mut c_void) {
-    // SAFETY: the table keeps the entry until the node below is fetched (`# Safety`).
-    let entry = unsafe { &*context.cast_const().cast::<Entry>() };
-    let ending = entry.take_ending(true);
+    // SAFETY: the table keeps the entry until the node of its end is fetched (`# Safety`).
+    ended(unsafe { &*context.cast_const().cast::<Entry>() });
+}
+
+/// The close of an object is complete. The entry may be gone when this returns, unless the caller keeps it.
+pub fn ended(entry: &Entry) {
+    let ending = entry.take_ending();
     entry.end();
-    // The entry may be gone as soon as the node is in the queue.
     if let Some(node) = ending {
         push(node);
     }

@@ -35,26 +35,21 @@ impl Agent<'_> {
             return Err(Carried::Stale);
         }
         used.entry().cookie().store(call.head.cookie.get(), Release);
-        self.close_used(used)
+        self.close_used(&used)
     }
 
-    /// Closes an object. The completion is an event in any case, so that it comes behind those of the object and before those of its
-    /// antecedents.
-    fn close_used(&self, used: Used) -> Result<NtStatus, Carried> {
+    /// Closes an object. The completion is an event in any case, so that it comes behind the other ones of the object.
+    fn close_used(&self, used: &Used) -> Result<NtStatus, Carried> {
         used.shut(self.platform)?;
-        let (raw, function) = close_slot(&used)?;
+        let (raw, function) = close_slot(used)?;
         let entry = used.entry();
-        let Some(node) = entry.take_ending(false) else { return Err(Carried::Stale) };
-        let place = self.queue.reserve(node);
         let context = Arc::as_ptr(entry).cast_mut().cast();
         // SAFETY: the object is open, no other call uses it, and none will; the table keeps the entry until the completion is
         // fetched.
         let status = unsafe { function(raw, Some(callbacks::closed), context) };
-        let pends = status == NtStatus::PENDING;
-        if !pends {
-            entry.end();
+        if status != NtStatus::PENDING {
+            callbacks::ended(entry);
         }
-        place.decide(!pends);
         Ok(NtStatus::PENDING)
     }
 
@@ -62,7 +57,7 @@ impl Agent<'_> {
     pub(super) fn close_adapter(&self, call: &Incoming<'_>, reply: &mut Reply<'_>) -> Result<NtStatus, Carried> {
         let used = self.object(call.head.object.get(), NDK_OBJECT_TYPE::ADAPTER)?;
         self.close_adapter_used(&used)?;
-        reply.set(0, self.queue.ready());
+        reply.set(0, self.queue.count());
         Ok(NtStatus::SUCCESS)
     }
 
@@ -99,7 +94,7 @@ impl Agent<'_> {
             }
             for kind in ORDER {
                 for entry in objects.iter().filter(|entry| entry.kind() == kind && entry.is_open()) {
-                    let _ = Used::begin(entry.clone()).and_then(|used| self.close_used(used));
+                    let _ = Used::begin(entry.clone()).and_then(|used| self.close_used(&used));
                 }
             }
             if self.platform.now() > until {

@@ -119,7 +119,7 @@ impl<'p> Agent<'p> {
             }
             Function::Settle => {
                 self.platform.settle();
-                reply.set(0, self.queue.ready());
+                reply.set(0, self.queue.count());
                 Ok(NtStatus::SUCCESS)
             }
             Function::Allocate => self.allocate(call, reply),
@@ -235,7 +235,7 @@ impl<'p> Agent<'p> {
         }
         self.woken.store(false, Release);
         let address = |family| self.platform.address(self.adapter, family);
-        reply.set(1, self.queue.ready());
+        reply.set(1, self.queue.count());
         let mut known = 0_u64;
         let mut bytes = [0; 20];
         if let Some(IpAddr::V4(address)) = address(Family::V4) {
@@ -267,7 +267,7 @@ impl<'p> Agent<'p> {
             if found || now >= until || self.woken.swap(false, AcqRel) {
                 break;
             }
-            let _ = self.platform.wait(until - now, &|| self.queue.has_news(&taken) || self.woken.load(Acquire));
+            let _ = self.platform.wait(until - now, &|| self.queue.has_news() || self.woken.load(Acquire));
         }
         reply.set(0, taken.count);
         reply.set(1, self.queue.take_lost());

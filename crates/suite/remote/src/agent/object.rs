@@ -51,8 +51,8 @@ pub struct Entry {
     privileged: AtomicU32,
     /// It has callbacks of its own: memory for the next one.
     spare: AtomicPtr<Node>,
-    /// For the completion of its close: in its place if the close does not pend, and for the callback.
-    endings: [AtomicPtr<Node>; 2],
+    /// Memory for the completion of its close.
+    ending: AtomicPtr<Node>,
     /// What was registered, which stays pinned until the region is closed.
     memories: Lock<Vec<Arc<Memory>>>,
     queue: *const Queue,
@@ -90,7 +90,7 @@ impl Entry {
             inline: AtomicU32::new(0),
             privileged: AtomicU32::new(0),
             spare: AtomicPtr::new(ptr::null_mut()),
-            endings: [const { AtomicPtr::new(ptr::null_mut()) }; 2],
+            ending: AtomicPtr::new(ptr::null_mut()),
             memories: Lock::new(Vec::new()),
             queue,
             ended: AtomicBool::new(false),
@@ -98,9 +98,7 @@ impl Entry {
         if let Some(adapter) = adapter {
             adapter.objects.fetch_add(1, AcqRel);
         }
-        for place in &entry.endings {
-            place.store(Box::into_raw(Node::try_new(queue, Happened::Closed, cookie)?), Relaxed);
-        }
+        entry.ending.store(Box::into_raw(Node::try_new(queue, Happened::Closed, cookie)?), Relaxed);
         Ok(Arc::try_new(entry)?)
     }
 
@@ -212,9 +210,9 @@ impl Entry {
         Some(node)
     }
 
-    /// Memory for the completion of the close. The first is for a close that does not pend.
-    pub fn take_ending(&self, pends: bool) -> Option<Box<Node>> {
-        let ending = self.endings[usize::from(pends)].swap(ptr::null_mut(), AcqRel);
+    /// Memory for the completion of the close, once. At any `IRQL <= DISPATCH_LEVEL`.
+    pub fn take_ending(&self) -> Option<Box<Node>> {
+        let ending = self.ending.swap(ptr::null_mut(), AcqRel);
         if ending.is_null() {
             return None;
         }
@@ -237,9 +235,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         self.end();
         release(*self.spare.get_mut());
-        for ending in &mut self.endings {
-            release(*ending.get_mut());
-        }
+        release(*self.ending.get_mut());
     }
 }
 

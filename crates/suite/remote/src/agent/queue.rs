@@ -20,14 +20,9 @@ use crate::{
     wire::Happened,
 };
 
-const READY: u32 = 0;
-const RESERVED: u32 = 1;
-const VOID: u32 = 2;
-
 /// A callback that has come, or may come: its memory is there before the call that it ends.
 pub struct Node {
     next: *mut Self,
-    state: AtomicU32,
     /// What it is.
     pub happened: Happened,
     /// Its status.
@@ -55,7 +50,6 @@ impl Node {
     pub fn try_new(queue: *const Queue, happened: Happened, cookie: u64) -> Result<Box<Self>, NtStatus> {
         let node = Self {
             next: ptr::null_mut(),
-            state: AtomicU32::new(READY),
             happened,
             status: NtStatus::SUCCESS,
             cookie,
@@ -77,7 +71,7 @@ impl Node {
 pub struct Queue {
     newest: AtomicPtr<Node>,
     taken: Lock<Taken>,
-    ready: AtomicU64,
+    count: AtomicU64,
     lost: AtomicU32,
 }
 
@@ -98,35 +92,24 @@ impl Queue {
         Self {
             newest: AtomicPtr::new(ptr::null_mut()),
             taken: Lock::new(Taken { first: ptr::null_mut(), last: ptr::null_mut(), count: 0 }),
-            ready: AtomicU64::new(0),
+            count: AtomicU64::new(0),
             lost: AtomicU32::new(0),
         }
     }
 
     /// Puts a node in. At any `IRQL <= DISPATCH_LEVEL`.
     pub fn push(&self, node: Box<Node>) {
-        self.link(Box::into_raw(node));
-        self.ready.fetch_add(1, AcqRel);
-    }
-
-    /// Puts a node in at whose place something may come: nothing behind it is fetched until that is decided.
-    pub fn reserve(&self, node: Box<Node>) -> Place<'_> {
-        node.state.store(RESERVED, Relaxed);
         let node = Box::into_raw(node);
-        self.link(node);
-        Place { queue: self, node }
-    }
-
-    fn link(&self, node: *mut Node) {
         let mut newest = self.newest.load(Relaxed);
         loop {
             // SAFETY: the node is not in the list yet: nobody else knows it.
             unsafe { (*node).next = newest };
             match self.newest.compare_exchange_weak(newest, node, Release, Relaxed) {
-                Ok(_) => return,
+                Ok(_) => break,
                 Err(changed) => newest = changed,
             }
         }
+        self.count.fetch_add(1, AcqRel);
     }
 
     /// There was no memory for a callback that nobody could reserve it for. At any `IRQL <= DISPATCH_LEVEL`.
@@ -139,9 +122,9 @@ impl Queue {
         self.lost.swap(0, Relaxed)
     }
 
-    /// How many nodes have become ready since the beginning.
-    pub fn ready(&self) -> u64 {
-        self.ready.load(Acquire)
+    /// How many nodes were put in since the beginning.
+    pub fn count(&self) -> u64 {
+        self.count.load(Acquire)
     }
 
     /// Begins a fetch. One at a time.
@@ -149,17 +132,19 @@ impl Queue {
         self.taken.lock(platform)
     }
 
-    /// The next node that is ready.
+    /// The next node.
     pub fn next(&self, taken: &mut Taken) -> Option<Box<Node>> {
         taken.append(self.newest.swap(ptr::null_mut(), Acquire));
-        taken.next()
+        if taken.first.is_null() {
+            return None;
+        }
+        taken.count += 1;
+        Some(taken.pop())
     }
 
-    /// Returns true if [`Queue::next`] may find something. `taken` is the fetch in progress.
-    pub fn has_news(&self, taken: &Taken) -> bool {
-        // SAFETY: the node is in the list of the fetch in progress.
-        let first = unsafe { taken.first.as_ref() };
-        first.is_some_and(|node| node.state.load(Acquire) != RESERVED) || !self.newest.load(Relaxed).is_null()
+    /// Returns true if a fetch that has found nothing finds something now.
+    pub fn has_news(&self) -> bool {
+        !self.newest.load(Relaxed).is_null()
     }
 }
 
@@ -204,37 +189,5 @@ impl Taken {
             self.last = ptr::null_mut();
         }
         node
-    }
-
-    fn next(&mut self) -> Option<Box<Node>> {
-        loop {
-            // SAFETY: the node is in the list, which this owns.
-            match unsafe { self.first.as_ref() }?.state.load(Acquire) {
-                READY => {
-                    self.count += 1;
-                    return Some(self.pop());
-                }
-                RESERVED => return None,
-                _ => drop(self.pop()),
-            }
-        }
-    }
-}
-
-/// A place in the queue at which something may come.
-pub struct Place<'q> {
-    queue: &'q Queue,
-    node: *mut Node,
-}
-
-impl Place<'_> {
-    /// It has come, or comes elsewhere.
-    pub fn decide(self, comes: bool) {
-        // Counted before it can be fetched.
-        if comes {
-            self.queue.ready.fetch_add(1, AcqRel);
-        }
-        // SAFETY: a reserved node stays in the list, and nobody else decides it.
-        unsafe { (*self.node).state.store(if comes { READY } else { VOID }, Release) };
     }
 }

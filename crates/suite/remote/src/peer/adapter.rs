@@ -6,6 +6,7 @@ use ndkpi::*;
 
 use super::{
     connecting::{CONNECTOR, ENDPOINT, LISTENER},
+    link::Excuse,
     proxy::{Outgoing, Own, Proxy, close, flat, named, query_extension},
     queues::{CQ, MR, MW, SRQ},
     posts::QP,
@@ -78,6 +79,7 @@ fn notify(callback: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>, context: *mut c_voi
 unsafe fn with_affinity(call: Outgoing, first: usize, affinity: *const GROUP_AFFINITY) -> Outgoing {
     // SAFETY: null or valid (`# Safety`).
     let Some(affinity) = (unsafe { affinity.as_ref() }) else { return call };
+    call.link.excuse(Excuse::Affinity);
     call.given(1, true).word(first, affinity.Mask as u64).word(first + 1, affinity.Group)
 }
 
@@ -260,7 +262,7 @@ unsafe extern "system" fn create_qp(
     let proxy = unsafe { Proxy::of(pd) };
     flat(proxy.begin(Function::CreateQp).and_then(|call| {
         let queue = |queue| named(proxy.link(), queue, &[NDK_OBJECT_TYPE::CQ]);
-        let call = call.word(0, queue(receive)?).word(1, queue(initiator)?).pointer(2, qp_context);
+        let call = call.antecedent(0, queue(receive)?).antecedent(1, queue(initiator)?).pointer(2, qp_context);
         let call = call.word(3, receive_depth).word(4, initiator_depth);
         let call = call.word(5, receive_entries).word(6, initiator_entries).word(7, inline);
         // SAFETY: the place is null or valid for the call.
@@ -286,8 +288,8 @@ unsafe extern "system" fn create_qp_with_srq(
     flat(proxy.begin(Function::CreateQpWithSrq).and_then(|call| {
         let queue = |queue| named(proxy.link(), queue, &[NDK_OBJECT_TYPE::CQ]);
         let shared = named(proxy.link(), shared, &[NDK_OBJECT_TYPE::SRQ])?;
-        let call = call.word(0, queue(receive)?).word(1, queue(initiator)?).pointer(2, qp_context);
-        let call = call.word(3, initiator_depth).word(4, initiator_entries).word(5, inline).word(8, shared);
+        let call = call.antecedent(0, queue(receive)?).antecedent(1, queue(initiator)?).pointer(2, qp_context);
+        let call = call.word(3, initiator_depth).word(4, initiator_entries).word(5, inline).antecedent(8, shared);
         // SAFETY: the place is null or valid for the call.
         unsafe { call.create(&QP, Own::None, completion, context, place) }
     }))

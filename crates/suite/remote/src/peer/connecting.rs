@@ -103,7 +103,9 @@ unsafe extern "system" fn connect(
             append_address(&mut call, to, to_length)?;
             append(&mut call, data.cast(), data_length)?;
         }
-        let call = call.word(0, qp).word(2, inbound).word(3, outbound).word(4, from_length).word(5, to_length);
+        proxy.depend_on(qp.cookie);
+        let call = call.word(0, qp.handle).word(2, inbound).word(3, outbound);
+        let call = call.word(4, from_length).word(5, to_length);
         call.word(6, data_length).given(0, !data.is_null()).request(completion, context)
     }))
 }
@@ -131,7 +133,10 @@ unsafe extern "system" fn connect_with_shared_endpoint(
             append_address(&mut call, to, to_length)?;
             append(&mut call, data.cast(), data_length)?;
         }
-        let call = call.word(0, qp).word(1, endpoint).word(2, inbound).word(3, outbound).word(5, to_length);
+        proxy.depend_on(qp.cookie);
+        proxy.depend_on(endpoint.cookie);
+        let call = call.word(0, qp.handle).word(1, endpoint.handle).word(2, inbound).word(3, outbound);
+        let call = call.word(5, to_length);
         call.word(6, data_length).given(0, !data.is_null()).request(completion, context)
     }))
 }
@@ -210,7 +215,8 @@ impl Acceptance {
         let qp = named(proxy.link(), self.qp, &[NDK_OBJECT_TYPE::QP])?;
         // SAFETY: as the caller promises.
         unsafe { append(&mut call, self.data.cast(), self.length) }?;
-        let call = call.word(0, qp).word(2, self.inbound).word(3, self.outbound).word(6, self.length);
+        proxy.depend_on(qp.cookie);
+        let call = call.word(0, qp.handle).word(2, self.inbound).word(3, self.outbound).word(6, self.length);
         Ok(call.given(0, !self.data.is_null()))
     }
 }

@@ -37,6 +37,7 @@ pub enum Excuse {
     TooLong,
     Stuck,
     Extension,
+    Affinity,
 }
 
 impl Excuse {
@@ -50,6 +51,7 @@ impl Excuse {
             6 => "what the case asks for does not fit into a call of the other machine",
             7 => "a call on the other machine does not come to an end",
             8 => "the peer is on another machine, and extensions of it are not carried",
+            9 => "the peer is on another machine, and its callbacks run here where they are fetched",
             _ => return None,
         })
     }

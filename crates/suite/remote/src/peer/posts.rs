@@ -152,7 +152,9 @@ unsafe extern "system" fn bind(
         let region = named(proxy.link(), mr, &[NDK_OBJECT_TYPE::MR])?;
         let window = named(proxy.link(), mw, &[NDK_OBJECT_TYPE::MW])?;
         // The address is one for peers: not translated.
-        let call = call.pointer(0, context).word(1, region).word(2, window).pointer(3, address);
+        // SAFETY: the window is in the table of this link, so it is a proxy that is not closed.
+        unsafe { Proxy::of(mw) }.depend_on(region.cookie);
+        let call = call.pointer(0, context).word(1, region.handle).word(2, window.handle).pointer(3, address);
         Ok(call.word(4, length as u64).word(5, flags).send()?.status())
     }))
 }
@@ -176,7 +178,7 @@ unsafe extern "system" fn fast_register(
     flat(proxy.begin(Function::FastRegister).and_then(|call| {
         let region = named(proxy.link(), mr, &[NDK_OBJECT_TYPE::MR])?;
         // The base is an address for peers: not translated.
-        let call = call.pointer(0, context).word(1, region).word(3, offset).word(4, length as u64);
+        let call = call.pointer(0, context).word(1, region.handle).word(3, offset).word(4, length as u64);
         let mut call = call.pointer(5, base).word(6, flags);
         let mut runs = 0_u64;
         let mut index = 0;
@@ -208,7 +210,7 @@ unsafe extern "system" fn invalidate(
     let proxy = unsafe { Proxy::of(qp) };
     flat(proxy.begin(Function::Invalidate).and_then(|call| {
         let named = named(proxy.link(), named_object, &[NDK_OBJECT_TYPE::MR, NDK_OBJECT_TYPE::MW])?;
-        Ok(call.pointer(0, context).word(1, named).word(2, flags).send()?.status())
+        Ok(call.pointer(0, context).word(1, named.handle).word(2, flags).send()?.status())
     }))
 }
 

@@ -65,6 +65,9 @@ impl Ending {
     }
 }
 
+/// The antecedents of an object that are remembered: a queue pair has four, and a window the last regions it was bound to.
+const ANTECEDENTS: usize = 6;
+
 /// A proxy. It begins with the structure of its object; all of them have one shape (`NDKPI 3.4`).
 #[repr(C)]
 pub struct Proxy {
@@ -78,6 +81,10 @@ pub struct Proxy {
     handle: AtomicU64,
     made: AtomicBool,
     closes: AtomicBool,
+    /// Its close is complete on the other machine.
+    closed: AtomicBool,
+    /// What events name its antecedents by (`NDKPI 7.9`).
+    antecedents: Lock<[u64; ANTECEDENTS]>,
     own: Lock<Own>,
     creation: Option<(NDK_FN_CREATE_COMPLETION, *mut c_void)>,
     ending: UnsafeCell<Ending>,
@@ -117,6 +124,8 @@ impl Proxy {
             handle: AtomicU64::new(0),
             made: AtomicBool::new(false),
             closes: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            antecedents: Lock::new([0; ANTECEDENTS]),
             own: Lock::new(own),
             creation,
             ending: UnsafeCell::new(ending),
@@ -176,6 +185,32 @@ impl Proxy {
         self.closes.load(Acquire)
     }
 
+    /// Its close is complete on the other machine, and waits for those of its successors here.
+    pub fn set_closed(&self) {
+        self.closed.store(true, Release);
+    }
+
+    /// Returns true if its close is complete on the other machine.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Acquire)
+    }
+
+    /// It depends on an object from now on, or may do so. The caller may wait.
+    pub fn depend_on(&self, antecedent: u64) {
+        let Some(ends) = self.link.ends() else { return };
+        let mut known = self.antecedents.lock(ends.platform());
+        if !known.contains(&antecedent) {
+            // The last to be forgotten are the first: those that it was made with.
+            let place = known.iter().position(|place| *place == 0).unwrap_or(ANTECEDENTS - 1);
+            known[place] = antecedent;
+        }
+    }
+
+    /// What it depends on.
+    pub fn antecedents(&self) -> [u64; ANTECEDENTS] {
+        self.link.ends().map_or([0; ANTECEDENTS], |ends| *self.antecedents.lock(ends.platform()))
+    }
+
     /// Its own callback.
     pub const fn own(&self) -> &Lock<Own> {
         &self.own
@@ -208,16 +243,26 @@ impl Proxy {
     /// It may not, or there is no memory.
     pub fn begin(&self, function: Function) -> Result<Outgoing, NtStatus> {
         drop(self.link.may_wait()?);
-        Ok(Outgoing { link: self.link.clone(), call: Call::try_new(function, self.handle())?, version: self.version })
+        let (link, call) = (self.link.clone(), Call::try_new(function, self.handle())?);
+        Ok(Outgoing { link, call, version: self.version, antecedents: [self.cookie(), 0, 0, 0] })
     }
 }
 
-/// The handle of an object that a call names, of one of these kinds.
+/// An object that a call names.
+#[derive(Clone, Copy)]
+pub struct Named {
+    /// Its handle on the other machine.
+    pub handle: u64,
+    /// What events name it by.
+    pub cookie: u64,
+}
+
+/// The object that a call names, of one of these kinds.
 ///
 /// # Errors
 ///
 /// `STATUS_INVALID_PARAMETER` if it is none of the same link.
-pub fn named<T>(link: &Link, object: *mut T, kinds: &[NDK_OBJECT_TYPE]) -> Result<u64, NtStatus> {
+pub fn named<T>(link: &Link, object: *mut T, kinds: &[NDK_OBJECT_TYPE]) -> Result<Named, NtStatus> {
     let ends = link.may_wait()?;
     let known = link.known.lock(ends.platform());
     let object: *mut Proxy = object.cast();
@@ -225,7 +270,10 @@ pub fn named<T>(link: &Link, object: *mut T, kinds: &[NDK_OBJECT_TYPE]) -> Resul
     known.iter().find(|(_, known)| is_it(known)).ok_or(NtStatus::INVALID_PARAMETER)?;
     // SAFETY: the pointer is in the table, so it is a proxy that is not closed.
     let proxy = unsafe { &*object };
-    if kinds.contains(&proxy.kind) { Ok(proxy.handle()) } else { Err(NtStatus::INVALID_PARAMETER) }
+    if !kinds.contains(&proxy.kind) {
+        return Err(NtStatus::INVALID_PARAMETER);
+    }
+    Ok(Named { handle: proxy.handle(), cookie: proxy.cookie() })
 }
 
 /// What a function returns.
@@ -239,6 +287,8 @@ pub struct Outgoing {
     pub link: Arc<Link>,
     call: Call,
     version: NDK_VERSION,
+    /// What an object that the call creates depends on: that whose function it is, and what it names.
+    antecedents: [u64; 4],
 }
 
 impl Outgoing {
@@ -251,6 +301,14 @@ impl Outgoing {
     /// With a context or an address, as a word.
     pub fn pointer<T>(self, index: usize, value: *const T) -> Self {
         self.word(index, value.addr() as u64)
+    }
+
+    /// With an object that what the call creates depends on.
+    pub fn antecedent(mut self, index: usize, named: Named) -> Self {
+        if let Some(place) = self.antecedents.iter_mut().find(|place| **place == 0) {
+            *place = named.cookie;
+        }
+        self.word(index, named.handle)
     }
 
     /// With a bit that says whether something is there.
@@ -335,9 +393,12 @@ impl Outgoing {
         if place.is_null() {
             return Err(NtStatus::INVALID_PARAMETER);
         }
-        let Self { link, call, version } = self;
+        let Self { link, call, version, antecedents } = self;
         let table = ptr::from_ref(table).cast();
         let proxy = Proxy::try_new(&link, T::OBJECT_TYPE, version, table, own, Some((completion, context)))?;
+        for antecedent in antecedents.into_iter().filter(|antecedent| *antecedent != 0) {
+            proxy.depend_on(antecedent);
+        }
         let ends = link.may_wait()?;
         let (proxy, cookie) = share(&link, proxy)?;
         let answer = link.send(&mut call.cookie(cookie));

@@ -15,7 +15,10 @@ use super::{
     link::{Ends, Excuse, Known, Link},
     proxy::{Own, Proxy, call_close, share},
 };
-use crate::wire::{Call, Event, Function, Happened};
+use crate::{
+    table::Table,
+    wire::{Call, Event, Function, Happened},
+};
 
 /// What one round of the pump does.
 pub fn round(link: &Arc<Link>) -> Result<bool, NtStatus> {
@@ -80,7 +83,7 @@ fn end_all(link: &Link, ends: &Ends<'_>, status: NtStatus) {
     let is_open = |known: &Known| match known {
         Known::Request(_) => true,
         // SAFETY: the proxy is in the table, so nobody has freed it.
-        Known::Object(proxy) => unsafe { !(**proxy).is_made() || (**proxy).closes() },
+        Known::Object(proxy) => unsafe { !(**proxy).is_made() || (**proxy).closes() && !(**proxy).is_closed() },
     };
     loop {
         let mut known = link.known.lock(ends.platform());
@@ -181,26 +184,59 @@ fn created(link: &Link, cookie: u64, status: NtStatus, handle: u64) {
     drop(unsafe { Box::from_raw(proxy) });
 }
 
-/// A close has ended.
+/// The close of an object has ended on the other machine. Its completion is made now, or after those of the successors that are still
+/// to be made here (`NDKPI 7.9`): closes that do not pend there are not told in their order.
 fn closed(link: &Link, cookie: u64) {
     let Some(ends) = link.ends() else { return };
     let proxy = {
         let mut known = link.known.lock(ends.platform());
         let Some(Known::Object(proxy)) = known.get(cookie) else { return };
+        let proxy = *proxy;
         // SAFETY: the proxy is in the table, so nobody has freed it.
-        if !unsafe { (**proxy).closes() } {
+        if !unsafe { (*proxy).closes() } {
             return;
         }
-        let proxy = *proxy;
+        // SAFETY: as before.
+        unsafe { (*proxy).set_closed() };
+        if has_successor(&known, cookie) {
+            return;
+        }
         known.remove(cookie);
         proxy
     };
     link.tokens.lock(ends.platform()).retain(|token| token.region != cookie);
     // SAFETY: the close has begun. The proxy came from a box, and was taken out of the only place that knew it.
     let (ending, proxy) = unsafe { ((*proxy).ending(), Box::from_raw(proxy)) };
+    let antecedents = proxy.antecedents();
     drop(proxy);
     // SAFETY: the object is closed, and nobody else has taken it out of the table.
     unsafe { ending.complete() };
+    // No deeper than the successors go: a connector, its queue pair, the shared queue of that, its protection domain.
+    for antecedent in antecedents.into_iter().filter(|cookie| waits(link, &ends, *cookie)) {
+        closed(link, antecedent);
+    }
+}
+
+/// Returns true if an object is being closed that depends on that of the number.
+fn has_successor(known: &Table<Known>, cookie: u64) -> bool {
+    known.iter().any(|(_, known)| match known {
+        // SAFETY: the proxy is in the table, so nobody has freed it.
+        Known::Object(proxy) => unsafe { (**proxy).closes() && (**proxy).antecedents().contains(&cookie) },
+        Known::Request(_) => false,
+    })
+}
+
+/// Returns true if a close has ended on the other machine, and waits only for what has been completed by now.
+fn waits(link: &Link, ends: &Ends<'_>, cookie: u64) -> bool {
+    let known = link.known.lock(ends.platform());
+    match known.get(cookie) {
+        Some(Known::Object(proxy)) => {
+            // SAFETY: the proxy is in the table, so nobody has freed it.
+            let is_closed = unsafe { (**proxy).is_closed() };
+            is_closed && !has_successor(&known, cookie)
+        }
+        _ => false,
+    }
 }
 
 /// A connection has come to a listener.
@@ -216,6 +252,7 @@ fn connected(link: &Arc<Link>, ends: &Ends<'_>, cookie: u64, status: NtStatus, h
         let table = ptr::from_ref(&CONNECTOR).cast();
         let connector = Proxy::try_new(link, NDK_OBJECT_TYPE::CONNECTOR, version, table, Own::None, None)?;
         connector.set_made(handle);
+        connector.depend_on(cookie);
         share(link, connector)
     });
     match (connector, own(link, ends, cookie)) {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use conformance::{
-    Case, Outcome, Platform, Run,
+    Case, Outcome, Run,
     host::{HostPlatform, Setup},
     runner,
 };
@@ -27,6 +27,8 @@ type Sent = (Vec<u8>, Sender<Vec<u8>>);
 pub struct InMemory {
     calls: Mutex<Sender<Sent>>,
     count: AtomicU64,
+    /// The calls, if somebody wants them.
+    heard: Option<&'static Mutex<Vec<Vec<u8>>>>,
     /// After so many calls it is dead.
     lives: u64,
     /// How long each call takes at least.
@@ -42,6 +44,9 @@ impl Channel for InMemory {
         }
         if !self.delay.is_zero() {
             thread::sleep(self.delay);
+        }
+        if let Some(heard) = self.heard {
+            heard.lock().unwrap_or_else(PoisonError::into_inner).push(call.to_vec());
         }
         let (back, answered) = channel();
         let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -76,6 +81,8 @@ pub struct Quality {
     pub lives: Option<u64>,
     /// How long each call takes at least.
     pub delay: Duration,
+    /// Where the calls are noted.
+    pub heard: Option<&'static Mutex<Vec<Vec<u8>>>>,
 }
 
 /// The adapters do not connect to themselves, as if each was on a machine of its own.
@@ -91,6 +98,7 @@ pub fn with_two_machines(platform: &HostPlatform, quality: Quality, work: impl F
     let channel = InMemory {
         calls: Mutex::new(send),
         count: AtomicU64::new(0),
+        heard: quality.heard,
         lives: quality.lives.unwrap_or(u64::MAX),
         delay: quality.delay,
     };
@@ -114,11 +122,11 @@ pub fn with_two_machines(platform: &HostPlatform, quality: Quality, work: impl F
     made
 }
 
-/// Runs a case with the peer behind an agent.
-pub fn run(case: &'static Case, how: Run, setup: Setup, quality: Quality) -> Result<Outcome, String> {
+/// Runs a case with the peer behind an agent. Returns how it has ended, and how many calls were made.
+pub fn run(case: &'static Case, how: Run, setup: Setup, quality: Quality) -> Result<(Outcome, u64), String> {
     let platform = HostPlatform::start(setup).map_err(|status| format!("no machine: {status}"))?;
     let mut outcome = None;
-    with_two_machines(&platform, quality, |peer| outcome = Some(runner::run(case, peer, &how)));
+    let calls = with_two_machines(&platform, quality, |peer| outcome = Some(runner::run(case, peer, &how)));
     let outcome = outcome.ok_or("no outcome")?;
     if let Some(panic) = platform.take_panic() {
         return Err(format!("a processor panicked: {panic}"));
@@ -126,21 +134,13 @@ pub fn run(case: &'static Case, how: Run, setup: Setup, quality: Quality) -> Res
     if outcome.is_bad() {
         // Whatever is still going on may go on.
         std::mem::forget(platform);
-        return Ok(outcome);
+        return Ok((outcome, calls));
     }
     platform.finish().map_err(|left| format!("left behind: {left}"))?;
-    Ok(outcome)
+    Ok((outcome, calls))
 }
 
 /// The same case with both adapters at hand.
 pub fn run_directly(case: &'static Case, how: Run, setup: Setup) -> Outcome {
     conformance::host::Harness::new(setup).run(case, how).outcome
-}
-
-/// An address of the peer.
-pub fn has_addresses(peer: &WithPeer<'_>) -> bool {
-    let number = peer.peer().expect("a peer");
-    [conformance::platform::Family::V4, conformance::platform::Family::V6]
-        .iter()
-        .all(|family| peer.address(number, *family).is_some())
 }
