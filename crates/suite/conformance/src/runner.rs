@@ -113,10 +113,8 @@ pub fn run(case: &Case, platform: &dyn Platform, how: &Run) -> Outcome {
     }
     let options = Options { name: case.name, version: how.version, seed: how.seed, hostile: how.hostile };
     let outcome = Session::with(platform, &options, |session| (case.run)(session)).into();
-    match platform.take_excuse() {
-        Some(why) => Outcome::Skipped(Text::new(format_args!("{why}"))),
-        None => outcome,
-    }
+    let excused = platform.take_excuse().map(|why| Outcome::Skipped(Text::new(format_args!("{why}"))));
+    excused.unwrap_or(outcome)
 }
 
 /// How many cases ended in which way.

@@ -33,10 +33,7 @@
 //! copied, and logical addresses only of mappings that it has made; one call at a time on each object.
 
 #![no_std]
-#![allow(
-    clippy::cast_possible_truncation,
-    reason = "64-bit only, and the lengths of messages are small"
-)]
+#![allow(clippy::cast_possible_truncation, reason = "64-bit only, and the lengths of messages are small")]
 
 extern crate alloc;
 

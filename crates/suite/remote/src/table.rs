@@ -87,8 +87,9 @@ impl<T> Table<T> {
 
     /// All numbers and values.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            Some((u64::from(slot.generation) << 32 | index as u64, slot.value.as_ref()?))
-        })
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(index, slot)| Some((u64::from(slot.generation) << 32 | index as u64, slot.value.as_ref()?)))
     }
 }

@@ -149,15 +149,8 @@ pub enum Carried {
 }
 
 impl Carried {
-    const ALL: [Self; 7] = [
-        Self::Out,
-        Self::Malformed,
-        Self::Stale,
-        Self::Withheld,
-        Self::NoMemory,
-        Self::OtherVersion,
-        Self::Stuck,
-    ];
+    const ALL: [Self; 7] =
+        [Self::Out, Self::Malformed, Self::Stale, Self::Withheld, Self::NoMemory, Self::OtherVersion, Self::Stuck];
 
     fn from_number(number: u32) -> Option<Self> {
         Self::ALL.get(number as usize).copied()

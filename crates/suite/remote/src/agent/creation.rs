@@ -158,10 +158,16 @@ impl Agent<'_> {
         let adapter = self.object(call.head.object.get(), NDK_OBJECT_TYPE::ADAPTER)?;
         let _turn = adapter.turn(self.platform)?;
         let (raw, function) = slot!(adapter, NDK_ADAPTER, NdkCreatePd);
-        self.create(call, reply, &adapter, |_| Ok(()), |completion, context, _, place| {
-            // SAFETY: the adapter is open, the context lives until the completion has come.
-            unsafe { function(raw, completion, context, place) }
-        })
+        self.create(
+            call,
+            reply,
+            &adapter,
+            |_| Ok(()),
+            |completion, context, _, place| {
+                // SAFETY: the adapter is open, the context lives until the completion has come.
+                unsafe { function(raw, completion, context, place) }
+            },
+        )
     }
 
     pub(super) fn create_shared_endpoint(
@@ -173,20 +179,32 @@ impl Agent<'_> {
         let _turn = adapter.turn(self.platform)?;
         let (address, _) = Address::read(call.tail, call.number(0)?)?;
         let (raw, function) = slot!(adapter, NDK_ADAPTER, NdkCreateSharedEndpoint);
-        self.create(call, reply, &adapter, |_| Ok(()), |completion, context, _, place| {
-            // SAFETY: as in `create_pd`; the address is valid for the call.
-            unsafe { function(raw, address.pointer(), address.length(), completion, context, place) }
-        })
+        self.create(
+            call,
+            reply,
+            &adapter,
+            |_| Ok(()),
+            |completion, context, _, place| {
+                // SAFETY: as in `create_pd`; the address is valid for the call.
+                unsafe { function(raw, address.pointer(), address.length(), completion, context, place) }
+            },
+        )
     }
 
     pub(super) fn create_connector(&self, call: &Incoming<'_>, reply: &mut Reply<'_>) -> Result<NtStatus, Carried> {
         let adapter = self.object(call.head.object.get(), NDK_OBJECT_TYPE::ADAPTER)?;
         let _turn = adapter.turn(self.platform)?;
         let (raw, function) = slot!(adapter, NDK_ADAPTER, NdkCreateConnector);
-        self.create(call, reply, &adapter, |_| Ok(()), |completion, context, _, place| {
-            // SAFETY: as in `create_pd`.
-            unsafe { function(raw, completion, context, place) }
-        })
+        self.create(
+            call,
+            reply,
+            &adapter,
+            |_| Ok(()),
+            |completion, context, _, place| {
+                // SAFETY: as in `create_pd`.
+                unsafe { function(raw, completion, context, place) }
+            },
+        )
     }
 
     pub(super) fn create_listener(&self, call: &Incoming<'_>, reply: &mut Reply<'_>) -> Result<NtStatus, Carried> {
@@ -203,20 +221,32 @@ impl Agent<'_> {
         let pd = self.object(call.head.object.get(), NDK_OBJECT_TYPE::PD)?;
         let _turn = pd.turn(self.platform)?;
         let (raw, function) = slot!(pd, NDK_PD, NdkCreateMr);
-        self.create(call, reply, &pd, |_| Ok(()), |completion, context, _, place| {
-            // SAFETY: as in `create_pd`, of a protection domain.
-            unsafe { function(raw, call.given(0).into(), completion, context, place) }
-        })
+        self.create(
+            call,
+            reply,
+            &pd,
+            |_| Ok(()),
+            |completion, context, _, place| {
+                // SAFETY: as in `create_pd`, of a protection domain.
+                unsafe { function(raw, call.given(0).into(), completion, context, place) }
+            },
+        )
     }
 
     pub(super) fn create_mw(&self, call: &Incoming<'_>, reply: &mut Reply<'_>) -> Result<NtStatus, Carried> {
         let pd = self.object(call.head.object.get(), NDK_OBJECT_TYPE::PD)?;
         let _turn = pd.turn(self.platform)?;
         let (raw, function) = slot!(pd, NDK_PD, NdkCreateMw);
-        self.create(call, reply, &pd, |_| Ok(()), |completion, context, _, place| {
-            // SAFETY: as in `create_mr`.
-            unsafe { function(raw, completion, context, place) }
-        })
+        self.create(
+            call,
+            reply,
+            &pd,
+            |_| Ok(()),
+            |completion, context, _, place| {
+                // SAFETY: as in `create_mr`.
+                unsafe { function(raw, completion, context, place) }
+            },
+        )
     }
 
     pub(super) fn create_srq(&self, call: &Incoming<'_>, reply: &mut Reply<'_>) -> Result<NtStatus, Carried> {
@@ -234,9 +264,7 @@ impl Agent<'_> {
         self.create(call, reply, &pd, prepare, |completion, context, own, place| {
             let affinity = affinity.as_ref().map_or(ptr::null(), ptr::from_ref);
             // SAFETY: as in `create_cq`, of a protection domain.
-            unsafe {
-                function(raw, depth, entries, threshold, notification, own, affinity, completion, context, place)
-            }
+            unsafe { function(raw, depth, entries, threshold, notification, own, affinity, completion, context, place) }
         })
     }
 

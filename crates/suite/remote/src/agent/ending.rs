@@ -102,7 +102,7 @@ impl Agent<'_> {
             }
             self.platform.sleep(100);
         }
-        let adapters = self.entries(|entry| entry.is_open());
+        let adapters = self.entries(Entry::is_open);
         let mut all = true;
         for adapter in adapters {
             all &= Used::begin(adapter).and_then(|used| self.close_adapter_used(&used)).is_ok();

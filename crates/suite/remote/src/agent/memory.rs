@@ -197,7 +197,9 @@ impl Agent<'_> {
         let status = self.request(call, handle, |completion, context| {
             // SAFETY: the adapter is open; the description, the place, the size and the offset live as long as the mapping, which
             // the table keeps until the request has ended.
-            unsafe { function(raw, mdl, length, completion, context, lam.raw(), lam.size.as_ptr(), lam.offset.as_ptr()) }
+            unsafe {
+                function(raw, mdl, length, completion, context, lam.raw(), lam.size.as_ptr(), lam.offset.as_ptr())
+            }
         })?;
         reply.set(0, handle);
         reply.set(1, lam.size.load(Acquire));

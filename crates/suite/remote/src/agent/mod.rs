@@ -12,10 +12,7 @@ use core::{
     },
 };
 
-use conformance::{
-    Platform,
-    platform::Family,
-};
+use conformance::{Platform, platform::Family};
 use fallible::Arc;
 use ndkpi::{NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_TYPE, NtStatus};
 use zerocopy::IntoBytes;
@@ -101,10 +98,8 @@ impl<'p> Agent<'p> {
     /// [`MOST`](crate::MOST) bytes. Several threads at a time, at `PASSIVE_LEVEL`.
     pub fn answer(&self, call: &[u8], answer: &mut [u8]) -> usize {
         let Some(mut reply) = Reply::new(answer) else { return 0 };
-        let outcome = match Incoming::read(call) {
-            Some(call) => self.carry_out(&call, &mut reply),
-            None => Err(Carried::Malformed),
-        };
+        let call = Incoming::read(call).ok_or(Carried::Malformed);
+        let outcome = call.and_then(|call| self.carry_out(&call, &mut reply));
         reply.finish(outcome)
     }
 

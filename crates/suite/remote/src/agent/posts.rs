@@ -12,7 +12,7 @@ use crate::wire::{Carried, Element, Pages, word_as_pointer};
 /// The inline bytes of a request at most, far more than any adapter has.
 const MOST_INLINE: u64 = 1 << 20;
 /// The pages of a fast registration at most.
-const MOST_PAGES: u64 = 1 << 17;
+const MOST_PAGES: u64 = 1 << 14;
 
 /// The list of a post.
 struct List {
@@ -158,17 +158,7 @@ impl Agent<'_> {
         let (raw, function) = slot!(qp, NDK_QP, NdkFastRegister);
         // SAFETY: the queue pair and the region are open, one post at a time, and the pages are valid for the call.
         Ok(unsafe {
-            function(
-                raw,
-                context(call),
-                region.raw(),
-                count as u32,
-                pages.as_ptr(),
-                offset,
-                length,
-                base,
-                flags,
-            )
+            function(raw, context(call), region.raw(), count as u32, pages.as_ptr(), offset, length, base, flags)
         })
     }
 

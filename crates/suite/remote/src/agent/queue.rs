@@ -135,11 +135,9 @@ impl Queue {
     /// The next node.
     pub fn next(&self, taken: &mut Taken) -> Option<Box<Node>> {
         taken.append(self.newest.swap(ptr::null_mut(), Acquire));
-        if taken.first.is_null() {
-            return None;
-        }
+        let node = taken.pop()?;
         taken.count += 1;
-        Some(taken.pop())
+        Some(node)
     }
 
     /// Returns true if a fetch that has found nothing finds something now.
@@ -153,9 +151,7 @@ impl Drop for Queue {
         let newest = *self.newest.get_mut();
         let Some(mut taken) = self.taken.try_lock() else { return };
         taken.append(newest);
-        while !taken.first.is_null() {
-            drop(taken.pop());
-        }
+        while taken.pop().is_some() {}
     }
 }
 
@@ -181,13 +177,16 @@ impl Taken {
         self.last = last;
     }
 
-    fn pop(&mut self) -> Box<Node> {
-        // SAFETY: the caller has seen that there is a first node; it came from a box, and leaves the list here.
+    fn pop(&mut self) -> Option<Box<Node>> {
+        if self.first.is_null() {
+            return None;
+        }
+        // SAFETY: the first node came from a box, and leaves the list here.
         let node = unsafe { Box::from_raw(self.first) };
         self.first = node.next;
         if self.first.is_null() {
             self.last = ptr::null_mut();
         }
-        node
+        Some(node)
     }
 }

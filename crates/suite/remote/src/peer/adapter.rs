@@ -2,14 +2,19 @@
 
 use core::{ffi::c_void, ptr};
 
-use ndkpi::*;
+use ndkpi::{
+    BOOLEAN, FALSE, GROUP_AFFINITY, MDL, NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_INFO, NDK_CONNECTOR, NDK_CQ,
+    NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION,
+    NDK_FN_REQUEST_COMPLETION, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_LISTENER, NDK_LOGICAL_ADDRESS_MAPPING, NDK_MR,
+    NDK_MW, NDK_OBJECT_TYPE, NDK_PD, NDK_PD_DISPATCH, NDK_QP, NDK_SHARED_ENDPOINT, NDK_SRQ, NtStatus, SOCKADDR,
+};
 
 use super::{
     connecting::{CONNECTOR, ENDPOINT, LISTENER},
     link::Excuse,
+    posts::QP,
     proxy::{Outgoing, Own, Proxy, close, flat, named, query_extension},
     queues::{CQ, MR, MW, SRQ},
-    posts::QP,
     request::LamPlaces,
 };
 use crate::wire::Function;

@@ -67,8 +67,8 @@ pub enum Known {
 
 /// The token of a region, and what turns an address here into one there.
 pub struct Token {
-    /// The token.
-    pub token: u32,
+    /// Its value.
+    pub value: u32,
     /// The region's number.
     pub region: u64,
     /// What is added.
@@ -97,6 +97,10 @@ pub struct Link {
     pub ended: AtomicBool,
 }
 
+#[expect(
+    clippy::non_send_fields_in_send_ty,
+    reason = "the proxies and contexts in the table are for the threads that make their callbacks"
+)]
 // SAFETY: the pointers are to a platform and a channel, which any thread may use; proxies are used as their functions say.
 unsafe impl Send for Link {}
 // SAFETY: as for `Send`.

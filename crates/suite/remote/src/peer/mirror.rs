@@ -134,12 +134,12 @@ impl Link {
     pub fn note_token(&self, token: u32, region: u64, distance: u64) -> Result<(), NtStatus> {
         let ends = self.may_wait()?;
         let mut tokens = self.tokens.lock(ends.platform());
-        if let Some(known) = tokens.iter_mut().find(|known| known.token == token) {
-            *known = Token { token, region, distance };
+        if let Some(known) = tokens.iter_mut().find(|known| known.value == token) {
+            *known = Token { value: token, region, distance };
             return Ok(());
         }
         tokens.try_reserve(1).map_err(|_| NtStatus::INSUFFICIENT_RESOURCES)?;
-        tokens.push(Token { token, region, distance });
+        tokens.push(Token { value: token, region, distance });
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl Link {
         let address = element.logical_address().to_bits();
         let ends = self.may_wait()?;
         let tokens = self.tokens.lock(ends.platform());
-        if let Some(known) = tokens.iter().find(|known| known.token == element.MemoryRegionToken) {
+        if let Some(known) = tokens.iter().find(|known| known.value == element.MemoryRegionToken) {
             return Ok(address.wrapping_add(known.distance));
         }
         drop(tokens);

@@ -61,13 +61,8 @@ impl<'p> WithPeer<'p> {
     pub fn try_new(inner: &'p dyn Platform, channel: &'p dyn Channel) -> Result<Self, NtStatus> {
         // SAFETY: `drop` calls `leave`, and both live longer than this.
         let link = Arc::try_new(unsafe { Link::new(inner, channel) })?;
-        let mut this = Self {
-            inner,
-            link,
-            addresses: [None; 2],
-            adapters: Lock::new(Vec::new()),
-            pumping: Lock::new(()),
-        };
+        let mut this =
+            Self { inner, link, addresses: [None; 2], adapters: Lock::new(Vec::new()), pumping: Lock::new(()) };
         let answer = this.link.send(&mut Call::try_new(Function::Hello, 0)?.word(0, VERSION))?;
         this.link.delivered.store(answer.word(1), Release);
         this.addresses = addresses(&answer);
@@ -119,13 +114,12 @@ impl<'p> WithPeer<'p> {
     fn close_peer(&self, proxy: *mut Proxy) -> bool {
         // SAFETY: the proxy was in the list of open adapters, and whoever took it out frees it.
         let proxy = unsafe { Box::from_raw(proxy) };
-        let closed = Call::try_new(Function::CloseAdapter, proxy.handle()).and_then(|mut call| self.link.send(&mut call));
+        let closed =
+            Call::try_new(Function::CloseAdapter, proxy.handle()).and_then(|mut call| self.link.send(&mut call));
         let patience = self.inner.patience();
-        let done = match closed {
-            // No callback comes after the close.
-            Ok(answer) => self.inner.wait(patience, &|| self.has_delivered(answer.word(0))),
-            Err(_) => self.link.dead().is_some(),
-        };
+        // No callback comes after the close.
+        let delivered = |count| self.inner.wait(patience, &|| self.has_delivered(count));
+        let done = closed.map_or_else(|_| self.link.dead().is_some(), |answer| delivered(answer.word(0)));
         if !done {
             // Its objects may still be used.
             Box::leak(proxy);
@@ -143,10 +137,7 @@ fn addresses(answer: &Answer) -> [Option<IpAddr>; 2] {
     let Some((v4, rest)) = answer.tail().split_first_chunk::<4>() else { return [None; 2] };
     let v6 = rest.first_chunk::<16>();
     let has = |bit: u32| answer.word(2) >> bit & 1 != 0;
-    [
-        has(0).then(|| Ipv4Addr::from(*v4).into()),
-        v6.filter(|_| has(1)).map(|address| Ipv6Addr::from(*address).into()),
-    ]
+    [has(0).then(|| Ipv4Addr::from(*v4).into()), v6.filter(|_| has(1)).map(|address| Ipv6Addr::from(*address).into())]
 }
 
 impl Drop for WithPeer<'_> {
@@ -170,11 +161,11 @@ impl Platform for WithPeer<'_> {
             let place = adapters.iter().position(|proxy| ptr::addr_eq(*proxy, adapter));
             place.map(|place| adapters.swap_remove(place))
         };
-        match ours {
-            Some(proxy) => self.close_peer(proxy),
-            // SAFETY: the adapter came from `open` (the trait's `# Safety`), and is not the other machine's.
-            None => unsafe { self.inner.close(adapter) },
+        if let Some(proxy) = ours {
+            return self.close_peer(proxy);
         }
+        // SAFETY: the adapter came from `open` (the trait's `# Safety`), and is not the other machine's.
+        unsafe { self.inner.close(adapter) }
     }
 
     fn address(&self, adapter: u32, family: Family) -> Option<IpAddr> {

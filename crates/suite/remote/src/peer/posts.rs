@@ -2,7 +2,10 @@
 
 use core::ffi::c_void;
 
-use ndkpi::*;
+use ndkpi::{
+    NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_OP_FLAG_INLINE, NDK_QP,
+    NDK_QP_DISPATCH, NDK_SGE, NDK_SRQ, NtStatus,
+};
 use zerocopy::IntoBytes;
 
 use super::proxy::{Outgoing, Proxy, close, flat, named, query_extension};
@@ -89,12 +92,7 @@ unsafe extern "system" fn send_and_invalidate(
     unsafe { post(qp, Function::SendAndInvalidate, context, (list, count), flags, |call| call.word(3, token)) }
 }
 
-unsafe extern "system" fn receive(
-    qp: *mut NDK_QP,
-    context: *mut c_void,
-    list: *const NDK_SGE,
-    count: u32,
-) -> NtStatus {
+unsafe extern "system" fn receive(qp: *mut NDK_QP, context: *mut c_void, list: *const NDK_SGE, count: u32) -> NtStatus {
     // SAFETY: as the consumer promises (`NDK_FN_RECEIVE`).
     unsafe { post(qp, Function::Receive, context, (list, count), 0, |call| call) }
 }
@@ -185,11 +183,13 @@ unsafe extern "system" fn fast_register(
         while index < count as usize {
             // SAFETY: the array has `count` pages.
             let first = unsafe { pages.add(index).read() }.to_bits();
+            let follows = |run: usize| {
+                // SAFETY: as before, if the page is one of them.
+                let page = (index + run < count as usize).then(|| unsafe { pages.add(index + run).read() });
+                page.is_some_and(|page| page.to_bits() == first.wrapping_add(run as u64 * PAGE))
+            };
             let mut run = 1;
-            // SAFETY: as before.
-            while index + run < count as usize
-                && unsafe { pages.add(index + run).read() }.to_bits() == first.wrapping_add(run as u64 * PAGE)
-            {
+            while follows(run) {
                 run += 1;
             }
             call.append(Pages { first: first.into(), count: (run as u64).into() }.as_bytes())?;
@@ -216,5 +216,5 @@ unsafe extern "system" fn invalidate(
 
 unsafe extern "system" fn flush(qp: *mut NDK_QP) {
     // SAFETY: the queue pair is open (`NDK_FN_FLUSH`). What has failed is noted as the reason why the case says nothing.
-    let _ = unsafe { Proxy::of(qp) }.begin(Function::Flush).and_then(|call| call.send());
+    let _ = unsafe { Proxy::of(qp) }.begin(Function::Flush).and_then(Outgoing::send);
 }

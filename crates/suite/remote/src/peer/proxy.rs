@@ -91,6 +91,7 @@ pub struct Proxy {
     mirror: Lock<Option<Arc<Mirror>>>,
 }
 
+#[expect(clippy::non_send_fields_in_send_ty, reason = "the contexts are for the threads that make the callbacks")]
 // SAFETY: what is not a lock or an atomic is set before the proxy is shared, or by its close, which nothing runs beside
 // (`NDKPI 7.9`). The contexts belong to callbacks that any thread may make.
 unsafe impl Send for Proxy {}

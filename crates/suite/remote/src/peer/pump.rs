@@ -35,13 +35,10 @@ pub fn round(link: &Arc<Link>) -> Result<bool, NtStatus> {
     if link.ended.load(Acquire) {
         return Ok(false);
     }
-    let answer = match Call::try_new(Function::Events, 0).and_then(|mut call| link.send(&mut call)) {
-        Ok(answer) => answer,
+    let Ok(answer) = Call::try_new(Function::Events, 0).and_then(|mut call| link.send(&mut call)) else {
         // The next round finds the channel dead, if it is that.
-        Err(_) => {
-            ends.platform().sleep(1_000);
-            return Ok(true);
-        }
+        ends.platform().sleep(1_000);
+        return Ok(true);
     };
     let Ok(events) = <[Event]>::ref_from_bytes(answer.tail()) else {
         link.die(NtStatus::INTERNAL_ERROR);
@@ -245,25 +242,26 @@ fn connected(link: &Arc<Link>, ends: &Ends<'_>, cookie: u64, status: NtStatus, h
         link.excuse(Excuse::NoMemory);
         return;
     }
-    let listener = object(link, ends, cookie);
-    let connector = listener.ok_or(NtStatus::INVALID_PARAMETER).and_then(|listener| {
-        // SAFETY: only the pump frees a proxy that is made.
-        let version = unsafe { (*listener).version() };
-        let table = ptr::from_ref(&CONNECTOR).cast();
-        let connector = Proxy::try_new(link, NDK_OBJECT_TYPE::CONNECTOR, version, table, Own::None, None)?;
-        connector.set_made(handle);
-        connector.depend_on(cookie);
-        share(link, connector)
-    });
-    match (connector, own(link, ends, cookie)) {
-        (Ok((connector, _)), Some(Own::Connect(callback, context))) => {
-            // SAFETY: the consumer gave the callback and its context for this listener, whose close has not completed.
-            unsafe { callback(context, connector.cast::<NDK_CONNECTOR>()) };
-        }
-        _ => {
-            // There is nobody to have it, or no memory: it is refused.
-            link.excuse(Excuse::NoMemory);
-            let _ = Call::try_new(Function::Close, handle).and_then(|mut call| link.send(&mut call));
-        }
+    if let Some(Own::Connect(callback, context)) = own(link, ends, cookie)
+        && let Some(connector) = came_from(link, ends, cookie, handle)
+    {
+        // SAFETY: the consumer gave the callback and its context for this listener, whose close has not completed.
+        unsafe { callback(context, connector.cast::<NDK_CONNECTOR>()) };
+        return;
     }
+    // There is nobody to have it, or no memory: it is refused.
+    link.excuse(Excuse::NoMemory);
+    let _ = Call::try_new(Function::Close, handle).and_then(|mut call| link.send(&mut call));
+}
+
+/// A proxy for a connector that has come from a listener.
+fn came_from(link: &Arc<Link>, ends: &Ends<'_>, cookie: u64, handle: u64) -> Option<*mut Proxy> {
+    let listener = object(link, ends, cookie)?;
+    // SAFETY: only the pump frees a proxy that is made.
+    let version = unsafe { (*listener).version() };
+    let table = ptr::from_ref(&CONNECTOR).cast();
+    let connector = Proxy::try_new(link, NDK_OBJECT_TYPE::CONNECTOR, version, table, Own::None, None).ok()?;
+    connector.set_made(handle);
+    connector.depend_on(cookie);
+    share(link, connector).ok().map(|(connector, _)| connector)
 }

@@ -2,10 +2,13 @@
 
 use core::ffi::c_void;
 
-use ndkpi::*;
+use ndkpi::{
+    BOOLEAN, FALSE, MDL, NDK_CQ, NDK_CQ_DISPATCH, NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_DISPATCH, NDK_MW_DISPATCH,
+    NDK_RESULT, NDK_RESULT_EX, NDK_SRQ, NDK_SRQ_DISPATCH, NtStatus,
+};
 use zerocopy::FromBytes;
 
-use super::proxy::{Proxy, close, flat, query_extension};
+use super::proxy::{Outgoing, Proxy, close, flat, query_extension};
 use crate::wire::{ANSWER_TAIL, Completion, Function};
 
 /// The table of a completion queue.
@@ -163,7 +166,7 @@ unsafe extern "system" fn initialize(
 
 unsafe extern "system" fn remote_token<T>(object: *mut T) -> u32 {
     // SAFETY: the region or window is open (`NDK_FN_GET_REMOTE_TOKEN_FROM_MR`, `NDK_FN_GET_REMOTE_TOKEN_FROM_MW`).
-    let answer = unsafe { Proxy::of(object) }.begin(Function::RemoteToken).and_then(|call| call.send());
+    let answer = unsafe { Proxy::of(object) }.begin(Function::RemoteToken).and_then(Outgoing::send);
     answer.map_or(0, |answer| answer.word(0) as u32)
 }
 

@@ -133,4 +133,3 @@ impl Pending {
         unsafe { (self.completion)(self.context, status) };
     }
 }
-

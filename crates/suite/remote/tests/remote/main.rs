@@ -31,7 +31,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("logical.unmapped-address", WITHHELD),
     ("logical.after-release", WITHHELD),
     ("bad-input.greatest-lengths", "skipped: the agent maps no more bytes than there are"),
-    ("object.requests-complete-once", "observed: a callback may come before its function has returned, as the pump is a thread"),
+    (
+        "object.requests-complete-once",
+        "observed: a callback may come before its function has returned, as the pump is a thread",
+    ),
 ];
 
 const RAISED: &str = "skipped: a call has to wait, and the case makes it at DISPATCH_LEVEL";
@@ -39,7 +42,8 @@ const TWO: &str = "skipped: objects of the one machine are given to the other";
 const WITHHELD: &str = "skipped: the agent gives its adapter no logical address outside its mappings";
 
 /// Over a wire, cases that end otherwise from run to run, also with both adapters at hand.
-const BY_CHANCE: &[&str] = &["overrun.unarmed", "transfer.receives-come-late", "invalidate.bad-token", "invalidate.plain-region"];
+const BY_CHANCE: &[&str] =
+    &["overrun.unarmed", "transfer.receives-come-late", "invalidate.bad-token", "invalidate.plain-region"];
 
 /// Runs cases both ways, and returns how many ended in the same way.
 fn compare<'c>(cases: impl Iterator<Item = &'static Case> + 'c, setup: Setup, by_chance: &[&str]) -> (usize, usize) {
@@ -87,7 +91,8 @@ fn case(name: &str) -> &'static Case {
 #[test]
 fn a_dead_channel_ends_a_case_and_leaves_nothing() {
     let setup = Setup { patience: 300_000, ..setup() };
-    for name in ["transfer.sizes", "fast-register.with-mappings", "srq.shared", "connect.read-limits", "logical.pages"] {
+    for name in ["transfer.sizes", "fast-register.with-mappings", "srq.shared", "connect.read-limits", "logical.pages"]
+    {
         let Some(case) = cases::all().find(|case| case.name.starts_with(name.split('.').next().unwrap_or(name))) else {
             panic!("no case of {name}");
         };
@@ -96,7 +101,8 @@ fn a_dead_channel_ends_a_case_and_leaves_nothing() {
         let step = (calls / 12).max(1);
         for lives in (1..calls).step_by(usize::try_from(step).expect("a small number")) {
             let quality = Quality { lives: Some(lives), ..Quality::default() };
-            let (outcome, _) = run(case, HOW, setup, quality).unwrap_or_else(|left| panic!("{}: {lives}: {left}", case.name));
+            let (outcome, _) =
+                run(case, HOW, setup, quality).unwrap_or_else(|left| panic!("{}: {lives}: {left}", case.name));
             // The calls after the last that the case needs may be those of the pump.
             let says_it = matches!(&outcome, Outcome::Skipped(why) if why.as_str().contains("channel"));
             assert!(says_it || outcome == Outcome::Passed, "{} after {lives} calls: {outcome}", case.name);
