@@ -1,4 +1,7 @@
 //! Buffers of cases, and their doubles on the other machine.
+//!
+//! A case that reads a buffer with a double reads the double. No case registers a buffer at both machines at a time: what the adapter
+//! here writes to such a buffer would be lost.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{

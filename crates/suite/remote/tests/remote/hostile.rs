@@ -76,3 +76,42 @@ fn any_bytes_get_an_answer_and_everything_can_be_closed_after_that() {
         platform.finish().unwrap_or_else(|left| panic!("seed {seed}: {left}"));
     }
 }
+
+/// A call with one word.
+fn call_of(function: u32, word: u64) -> Vec<u8> {
+    let mut call = vec![0; 96];
+    call[..4].copy_from_slice(&function.to_le_bytes());
+    call[24..32].copy_from_slice(&word.to_le_bytes());
+    call
+}
+
+const HELLO: u32 = 0;
+const OPEN_ADAPTER: u32 = 8;
+/// How an answer begins: it was carried out, or the version of the protocol is another one.
+const CARRIED_OUT: [u8; 4] = 0_u32.to_le_bytes();
+const OTHER_VERSION: [u8; 4] = 5_u32.to_le_bytes();
+
+#[test]
+fn a_greeting_of_another_version_is_refused() {
+    let platform = HostPlatform::start(setup()).expect("a machine");
+    let agent = Agent::try_new(&platform, 1).expect("an agent");
+    let mut answer = [0; MOST];
+    for (version, expected) in [(0, OTHER_VERSION), (1, CARRIED_OUT), (2, OTHER_VERSION)] {
+        agent.answer(&call_of(HELLO, version), &mut answer);
+        assert_eq!(answer[..4], expected, "version {version}");
+    }
+}
+
+#[test]
+fn a_greeting_closes_what_the_one_before_has_left() {
+    let platform = HostPlatform::start(setup()).expect("a machine");
+    let agent = Agent::try_new(&platform, 1).expect("an agent");
+    let mut answer = [0; MOST];
+    let references = || fallible::Arc::references_now(&platform.devices()[1]);
+    let before = references();
+    agent.answer(&call_of(OPEN_ADAPTER, 2 << 16), &mut answer);
+    assert_eq!(answer[..4], CARRIED_OUT);
+    assert!(references() > before, "the adapter is open");
+    agent.answer(&call_of(HELLO, 1), &mut answer);
+    assert_eq!((&answer[..4], references()), (&CARRIED_OUT[..], before));
+}
