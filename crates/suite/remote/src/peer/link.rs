@@ -219,7 +219,7 @@ impl Link {
         let mut newest = self.closing.load(Relaxed);
         loop {
             // SAFETY: the proxy is being closed, so nobody but this list uses it.
-            unsafe { (*proxy).next = newest };
+            unsafe { (*proxy).next.store(newest, Relaxed) };
             match self.closing.compare_exchange_weak(newest, proxy, Release, Relaxed) {
                 Ok(_) => return,
                 Err(changed) => newest = changed,

@@ -6,7 +6,7 @@ use core::{
     ffi::c_void,
     ptr,
     sync::atomic::{
-        AtomicBool, AtomicU64,
+        AtomicBool, AtomicPtr, AtomicU64,
         Ordering::{Acquire, Release},
     },
 };
@@ -73,7 +73,7 @@ const ANTECEDENTS: usize = 6;
 pub struct Proxy {
     public: UnsafeCell<NDK_CQ>,
     /// The next in the list of those that are to be closed.
-    pub next: *mut Self,
+    pub next: AtomicPtr<Self>,
     link: Arc<Link>,
     kind: NDK_OBJECT_TYPE,
     version: NDK_VERSION,
@@ -117,7 +117,7 @@ impl Proxy {
         let ending = Ending { completion: None, context: ptr::null_mut() };
         let proxy = Self {
             public: UnsafeCell::new(public),
-            next: ptr::null_mut(),
+            next: AtomicPtr::new(ptr::null_mut()),
             link: link.clone(),
             kind,
             version,

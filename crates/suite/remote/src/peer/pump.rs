@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::{
     ptr,
-    sync::atomic::Ordering::{AcqRel, Acquire, Release},
+    sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 use fallible::Arc;
@@ -60,13 +60,13 @@ fn close_what_waits(link: &Link) {
     let mut oldest: *mut Proxy = ptr::null_mut();
     while !proxy.is_null() {
         // SAFETY: the proxy came out of the list of those that are being closed, and is in no other.
-        let next = unsafe { core::mem::replace(&mut (*proxy).next, oldest) };
+        let next = unsafe { (*proxy).next.swap(oldest, Relaxed) };
         oldest = proxy;
         proxy = next;
     }
     while !oldest.is_null() {
         // SAFETY: as before.
-        let (next, cookie) = unsafe { ((*oldest).next, (*oldest).cookie()) };
+        let (next, cookie) = unsafe { ((*oldest).next.load(Relaxed), (*oldest).cookie()) };
         // SAFETY: its close has begun and was not carried out.
         if unsafe { call_close(link, oldest) }.is_err() {
             closed(link, cookie);
