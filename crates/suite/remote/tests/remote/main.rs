@@ -61,9 +61,9 @@ fn compare<'c>(cases: impl Iterator<Item = &'static Case> + 'c, setup: Setup, by
         let here = run_directly(case, HOW, setup);
         let is_listed = DIFFERENCES.iter().any(|(name, why)| *name == case.name && why.starts_with(there.word()))
             || by_chance.contains(&case.name);
-        if there == here {
-            same += 1;
-        } else if !is_listed || there.is_bad() {
+        let is_same = there == here;
+        same += usize::from(is_same);
+        if there.is_bad() || !is_same && !is_listed {
             others.push(format!("{}: behind the agent {there}, at hand {here}", case.name));
         }
     }
