@@ -24,6 +24,7 @@ mod wait_locks;
 mod wdm_objects;
 mod wsk;
 mod wsk_sockets;
+mod wsk_streams;
 
 use rigs::{skeleton, small_driver};
 

@@ -40,15 +40,15 @@ use crate::{
     wsk::{capture, deregister, register, release},
 };
 
-const PENDING: NtStatus = NtStatus::PENDING;
-const CANCELLED: NtStatus = NtStatus::from_bits(0xC000_0120);
-const FILE_FORCED_CLOSED: NtStatus = NtStatus::from_bits(0xC000_00B6);
-const INVALID_DEVICE_STATE: NtStatus = NtStatus::from_bits(0xC000_0184);
+pub const PENDING: NtStatus = NtStatus::PENDING;
+pub const CANCELLED: NtStatus = NtStatus::from_bits(0xC000_0120);
+pub const FILE_FORCED_CLOSED: NtStatus = NtStatus::from_bits(0xC000_00B6);
+pub const INVALID_DEVICE_STATE: NtStatus = NtStatus::from_bits(0xC000_0184);
 const INVALID_BUFFER_SIZE: NtStatus = NtStatus::from_bits(0xC000_0206);
 const INVALID_ADDRESS_COMPONENT: NtStatus = NtStatus::from_bits(0xC000_0207);
-const ADDRESS_ALREADY_EXISTS: NtStatus = NtStatus::from_bits(0xC000_020A);
-const DATA_NOT_ACCEPTED: NtStatus = NtStatus::from_bits(0xC000_021B);
-const EVENT_PENDING: NtStatus = NtStatus::from_bits(0x4000_0013);
+pub const ADDRESS_ALREADY_EXISTS: NtStatus = NtStatus::from_bits(0xC000_020A);
+pub const DATA_NOT_ACCEPTED: NtStatus = NtStatus::from_bits(0xC000_021B);
+pub const EVENT_PENDING: NtStatus = NtStatus::from_bits(0x4000_0013);
 
 /// A call of the kernel that needs nothing but live arguments.
 macro_rules! call {
@@ -58,8 +58,10 @@ macro_rules! call {
     }};
 }
 
+pub(crate) use call;
+
 /// Has a routine called when an IRP of the driver's own is complete (`IoSetCompletionRoutine`).
-fn set_completion(irp: PIRP, routine: wdk_sys::PIO_COMPLETION_ROUTINE, context: PVOID, when: u32) {
+pub fn set_completion(irp: PIRP, routine: wdk_sys::PIO_COMPLETION_ROUTINE, context: PVOID, when: u32) {
     // SAFETY: the driver's IRP, of which nobody else has anything.
     let irp = unsafe { &*irp };
     // SAFETY: the arm that the I/O manager uses.
@@ -72,10 +74,10 @@ fn set_completion(irp: PIRP, routine: wdk_sys::PIO_COMPLETION_ROUTINE, context: 
     next.Control = u8::try_from(when).expect("flags");
 }
 
-const EVERY: u32 = SL_INVOKE_ON_SUCCESS | SL_INVOKE_ON_ERROR | SL_INVOKE_ON_CANCEL;
+pub const EVERY: u32 = SL_INVOKE_ON_SUCCESS | SL_INVOKE_ON_ERROR | SL_INVOKE_ON_CANCEL;
 
 /// Keeps the IRP, and tells who waits.
-unsafe extern "C" fn done(_: PDEVICE_OBJECT, _: PIRP, event: PVOID) -> NTSTATUS {
+pub unsafe extern "C" fn done(_: PDEVICE_OBJECT, _: PIRP, event: PVOID) -> NTSTATUS {
     call!(KeSetEvent(event.cast(), 0, 0));
     STATUS_MORE_PROCESSING_REQUIRED
 }
@@ -86,24 +88,24 @@ unsafe extern "C" fn let_go(_: PDEVICE_OBJECT, _: PIRP, event: PVOID) -> NTSTATU
     0
 }
 
-fn wait_for(event: *mut KEVENT) {
+pub fn wait_for(event: *mut KEVENT) {
     let status = call!(KeWaitForSingleObject(event.cast(), _KWAIT_REASON::Executive, 0, 0, ptr::null_mut()));
     assert_eq!(status, 0);
 }
 
-fn sleep(milliseconds: i64) {
+pub fn sleep(milliseconds: i64) {
     let mut interval = LARGE_INTEGER { QuadPart: -10_000 * milliseconds };
     let _ = call!(KeDelayExecutionThread(0, 0, &raw mut interval));
 }
 
 /// An IRP with its event.
-struct Request {
-    irp: *mut IRP,
+pub struct Request {
+    pub irp: *mut IRP,
     event: *mut KEVENT,
 }
 
 impl Request {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let irp = call!(IoAllocateIrp(1, 0));
         assert!(!irp.is_null());
         let event: *mut KEVENT = allocate(size_of::<KEVENT>()).cast();
@@ -112,23 +114,23 @@ impl Request {
         request
     }
 
-    fn arm(&self) {
+    pub fn arm(&self) {
         call!(KeInitializeEvent(self.event, _EVENT_TYPE::NotificationEvent, 0));
         set_completion(self.irp, Some(done), self.event.cast(), EVERY);
     }
 
-    fn irp(&self) -> *mut ndis::IRP {
+    pub fn irp(&self) -> *mut ndis::IRP {
         self.irp.cast()
     }
 
     /// Waits for the end. The status and the information, which are also what the function has said.
-    fn end(self, said: NtStatus) -> (NtStatus, usize) {
+    pub fn end(self, said: NtStatus) -> (NtStatus, usize) {
         let outcome = self.outcome(said);
         self.free();
         outcome
     }
 
-    fn outcome(&self, said: NtStatus) -> (NtStatus, usize) {
+    pub fn outcome(&self, said: NtStatus) -> (NtStatus, usize) {
         wait_for(self.event);
         // SAFETY: the IRP is the driver's again.
         let block = unsafe { (*self.irp).IoStatus };
@@ -138,31 +140,31 @@ impl Request {
         (status, usize::try_from(block.Information).expect("a number"))
     }
 
-    fn free(self) {
+    pub fn free(self) {
         call!(IoFreeIrp(self.irp));
         free(self.event.cast());
     }
 }
 
-fn free(block: PVOID) {
+pub fn free(block: PVOID) {
     call!(ExFreePoolWithTag(block, TAG));
 }
 
 /// A client with the provider captured.
 #[derive(Clone, Copy)]
-struct Client {
-    registration: *mut WSK_REGISTRATION,
-    npi: WSK_PROVIDER_NPI,
+pub struct Client {
+    pub registration: *mut WSK_REGISTRATION,
+    pub npi: WSK_PROVIDER_NPI,
 }
 
 impl Client {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let registration = register();
         let npi = capture(registration, WSK_NO_WAIT).expect("the provider");
         Self { registration, npi }
     }
 
-    fn end(self) {
+    pub fn end(self) {
         release(self.registration);
         deregister(self.registration);
     }
@@ -234,11 +236,11 @@ impl Client {
     }
 }
 
-const fn events(mask: u32) -> WSK_EVENT_CALLBACK_CONTROL {
+pub const fn events(mask: u32) -> WSK_EVENT_CALLBACK_CONTROL {
     WSK_EVENT_CALLBACK_CONTROL { NpiId: &raw const NPI_WSK_INTERFACE_ID, EventMask: mask }
 }
 
-fn inet(address: &str) -> SOCKADDR_INET {
+pub fn inet(address: &str) -> SOCKADDR_INET {
     address.parse::<SocketAddr>().expect("an address").into()
 }
 
@@ -331,13 +333,13 @@ impl Socket {
 }
 
 /// A chain of MDLs with bytes of the driver's, and the `WSK_BUF` of all of them.
-struct Chain {
-    buffer: WSK_BUF,
-    parts: Vec<(PVOID, *mut MDL)>,
+pub struct Chain {
+    pub buffer: WSK_BUF,
+    pub parts: Vec<(PVOID, *mut MDL)>,
 }
 
 impl Chain {
-    fn of(parts: &[&[u8]]) -> Self {
+    pub fn of(parts: &[&[u8]]) -> Self {
         let mut made: Vec<(PVOID, *mut MDL)> = Vec::new();
         for part in parts.iter().filter(|part| !part.is_empty()) {
             let block = allocate(part.len());
@@ -357,7 +359,7 @@ impl Chain {
         Self { buffer: WSK_BUF { Mdl: first.cast(), Offset: 0, Length: length }, parts: made }
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for &(block, mdl) in &self.parts {
             // SAFETY: an MDL of the driver's.
@@ -368,7 +370,7 @@ impl Chain {
         bytes
     }
 
-    fn free(self) {
+    pub fn free(self) {
         for (block, mdl) in self.parts {
             call!(IoFreeMdl(mdl));
             free(block);
@@ -377,7 +379,7 @@ impl Chain {
 }
 
 /// The bytes of a datagram that a callback gets.
-fn bytes_of(buffer: &WSK_BUF) -> Vec<u8> {
+pub fn bytes_of(buffer: &WSK_BUF) -> Vec<u8> {
     let (mut mdl, mut offset, mut left): (*mut MDL, _, _) = (buffer.Mdl.cast(), buffer.Offset as usize, buffer.Length);
     let mut bytes = Vec::new();
     while left > 0 {
@@ -464,16 +466,16 @@ fn seen() -> Vec<(Vec<u8>, SocketAddr)> {
     SEEN.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-const A: &str = "192.168.1.11:4789";
-const B: &str = "192.168.1.12:4789";
+pub const A: &str = "192.168.1.11:4789";
+pub const B: &str = "192.168.1.12:4789";
 
 /// Two machines' addresses, a driver, and a seed.
-fn with_seed(seed: u64, work: impl FnOnce(&Network, &Driver)) {
+pub fn with_seed(seed: u64, work: impl FnOnce(&Network, &Driver)) {
     let limit = Duration::from_secs(5);
     on(&Kernel::seeded(seed).hang_limit(limit).start(), work);
 }
 
-fn on(kernel: &Kernel, work: impl FnOnce(&Network, &Driver)) {
+pub fn on(kernel: &Kernel, work: impl FnOnce(&Network, &Driver)) {
     let network = kernel.network();
     for (name, address) in [("Ethernet 3", A), ("Ethernet 4", B)] {
         let index = network.add_interface(&NewInterface::ethernet(name)).0;
@@ -488,7 +490,7 @@ fn on(kernel: &Kernel, work: impl FnOnce(&Network, &Driver)) {
     });
 }
 
-fn seeds() -> impl Iterator<Item = u64> {
+pub fn seeds() -> impl Iterator<Item = u64> {
     0..24
 }
 
@@ -988,7 +990,7 @@ fn a_deregistration_waits_until_the_last_socket_is_closed() {
 }
 
 /// What a client does wrong, with two addresses.
-fn wrong(work: fn(Client)) -> impl FnOnce(&Network, &Driver) {
+pub fn wrong(work: fn(Client)) -> impl FnOnce(&Network, &Driver) {
     move |_, driver| driver.run(|| work(Client::new()))
 }
 
@@ -1157,10 +1159,11 @@ breaks! {
         let _ = client.bound(A, None).control(code, input, ptr::null_mut());
     };
     an_option_that_is_not_simulated breaks NotSimulated by |client| {
-        let code = (WSK_CONTROL_SOCKET_TYPE::GET_OPTION, 0x1002, SOL_SOCKET);
+        let code = (WSK_CONTROL_SOCKET_TYPE::GET_OPTION, 0x1234, SOL_SOCKET);
         let _ = client.bound(A, None).control(code, (0, ptr::null_mut()), ptr::null_mut());
     };
-    a_socket_that_listens breaks NotSimulated by |client| { let _ = client.ask(WSK_FLAG_LISTEN_SOCKET, None, &Request::new()); };
+    datagrams_on_a_socket_that_listens breaks NotSimulated by
+        |client| { let _ = client.ask(WSK_FLAG_LISTEN_SOCKET, None, &Request::new()); };
     a_send_without_an_address breaks BadArgument by |client| { let _ = client.bound(A, None).send(b"x", None); };
     an_address_of_another_family breaks BadArgument by |client| { let _ = client.socket(None).bind("[::1]:7"); };
     an_irp_without_a_completion_routine breaks WskIrp by |client| with_irp(client, |request| set_completion(request.irp, None, ptr::null_mut(), 0));

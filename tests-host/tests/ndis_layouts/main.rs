@@ -27,7 +27,11 @@ const ONLY_HERE: &[(&str, &[&str])] = &[
     ("an alias of a number", &["NDIS_PORT_NUMBER", "NDIS_STATUS", "NET_IFINDEX"]),
     ("a part of a structure, whose size is compared with that of the structure", PARTS),
     ("WDM's", &["DRIVER_DISPATCH"]),
-    ("a value that C writes as a macro with arguments, or in a header without facts", &["WSK_VERSION_1_0"]),
+    (
+        "a value that C writes as a macro with arguments, or in a header without facts",
+        &["IPPROTO_IPV6", "IPPROTO_TCP", "WSK_VERSION_1_0"],
+    ),
+    ("a structure of a header without facts", &["ADDRINFOEXW"]),
     ("a table of rows as MIB_UNICASTIPADDRESS_TABLE is one, for which there are no facts", &["MIB_IF_TABLE2"]),
 ];
 
@@ -92,6 +96,7 @@ const NAMES: &[(&str, &str)] = &[
     ("UINT8", "u8"),
     ("ULONG", "u32"),
     ("ULONG64", "u64"),
+    ("ULONG_PTR", "usize"),
     ("ULONGLONG", "u64"),
     ("USHORT", "u16"),
     ("WCHAR", "u16"),
@@ -100,6 +105,7 @@ const NAMES: &[(&str, &str)] = &[
     ("_DRIVER_OBJECT", "DRIVER_OBJECT"),
     ("_WSK_BUF_LIST", "WSK_BUF_LIST"),
     ("_WSK_DATAGRAM_INDICATION", "WSK_DATAGRAM_INDICATION"),
+    ("_WSK_DATA_INDICATION", "WSK_DATA_INDICATION"),
     ("_WSK_PROVIDER_BASIC_DISPATCH", "WSK_PROVIDER_BASIC_DISPATCH"),
     ("_REQUEST_DATA", "REQUEST_DATA"),
     ("int", "NDIS_STATUS"),
@@ -133,11 +139,9 @@ const NAMES: &[(&str, &str)] = &[
     ("NDIS_RESTART_ATTRIBUTES", "c_void"),
     ("NET_BUFFER_LIST_CONTEXT", "c_void"),
     ("NET_BUFFER_SHARED_MEMORY", "c_void"),
-    ("ADDRINFOEXW", "c_void"),
     ("EPROCESS", "c_void"),
     ("ETHREAD", "c_void"),
     ("SECURITY_DESCRIPTOR", "c_void"),
-    ("WSK_CLIENT_CONNECTION_DISPATCH", "c_void"),
 ];
 
 /// The fields whose spelling differs from C's for a reason, with both spellings.

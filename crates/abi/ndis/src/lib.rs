@@ -14,6 +14,7 @@
 //! | [`device`] | control devices and work items |
 //! | [`wsk`] | Winsock Kernel: clients, and how a consumer reaches NDK |
 //! | [`wsk_socket`] | Winsock Kernel: datagram sockets |
+//! | [`wsk_stream`] | Winsock Kernel: sockets that listen or are connected, and names |
 //! | [`interface`] | the table of interfaces |
 //! | [`netio`] | names of interfaces, addresses and routes |
 //!
@@ -60,6 +61,7 @@ pub mod netio;
 pub mod oid;
 pub mod wsk;
 pub mod wsk_socket;
+pub mod wsk_stream;
 
 pub use adapter::*;
 pub use configuration::*;
@@ -72,6 +74,7 @@ pub use netio::*;
 pub use oid::*;
 pub use wsk::*;
 pub use wsk_socket::*;
+pub use wsk_stream::*;
 
 /// A port of an adapter; 0 is the default port.
 pub type NDIS_PORT_NUMBER = u32;

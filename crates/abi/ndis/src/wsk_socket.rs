@@ -1,4 +1,4 @@
-//! Sockets of Winsock Kernel: datagram sockets, and of the others what their creation names.
+//! Sockets of Winsock Kernel: datagram sockets. Those of streams are in [`wsk_stream`](crate::wsk_stream).
 //!
 //! Each request takes an IRP, which Winsock Kernel completes whatever becomes of the request, before the function returns or later, and
 //! at any IRQL up to `DISPATCH_LEVEL`. An IRP of the client's own has a completion routine for every end, which keeps it.
@@ -7,7 +7,7 @@ use core::ffi::c_void;
 
 use ndkpi::{GUID, MDL, NtStatus, SOCKADDR, WSK_CLIENT};
 
-use crate::{IRP, layout, open_enum};
+use crate::{ADDRINFOEXW, IRP, WSK_CLIENT_CONNECTION_DISPATCH, layout, open_enum};
 
 /// Names an interface of the network: here that of Winsock Kernel itself, [`NPI_WSK_INTERFACE_ID`].
 pub type NPIID = GUID;
@@ -167,7 +167,7 @@ layout!(WSK_EVENT_CALLBACK_CONTROL: size 0x10, align 8, { NpiId @ 0x00, EventMas
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct WSK_SOCKET {
-    /// Its functions: a [`WSK_PROVIDER_DATAGRAM_DISPATCH`] of a datagram socket.
+    /// Its functions: a [`WSK_PROVIDER_DATAGRAM_DISPATCH`] of a datagram socket, and so on.
     pub Dispatch: *const c_void,
 }
 
@@ -197,7 +197,7 @@ pub type PFN_WSK_SOCKET_CONNECT = unsafe extern "system" fn(
     RemoteAddress: *mut SOCKADDR,
     Flags: u32,
     SocketContext: *mut c_void,
-    Dispatch: *const c_void,
+    Dispatch: *const WSK_CLIENT_CONNECTION_DISPATCH,
     OwningProcess: *mut c_void,
     OwningThread: *mut c_void,
     SecurityDescriptor: *mut c_void,
@@ -295,15 +295,15 @@ pub type PFN_WSK_GET_ADDRESS_INFO = unsafe extern "system" fn(
     ServiceName: *mut crate::NDIS_STRING,
     NameSpace: u32,
     Provider: *mut GUID,
-    Hints: *mut c_void,
-    Result: *mut *mut c_void,
+    Hints: *mut ADDRINFOEXW,
+    Result: *mut *mut ADDRINFOEXW,
     OwningProcess: *mut c_void,
     OwningThread: *mut c_void,
     Irp: *mut IRP,
 ) -> NtStatus;
 
 /// Frees what that returned. IRQL: `PASSIVE_LEVEL`.
-pub type PFN_WSK_FREE_ADDRESS_INFO = unsafe extern "system" fn(Client: *mut WSK_CLIENT, AddrInfo: *mut c_void);
+pub type PFN_WSK_FREE_ADDRESS_INFO = unsafe extern "system" fn(Client: *mut WSK_CLIENT, AddrInfo: *mut ADDRINFOEXW);
 
 /// Resolves an address. IRQL: `PASSIVE_LEVEL`.
 pub type PFN_WSK_GET_NAME_INFO = unsafe extern "system" fn(

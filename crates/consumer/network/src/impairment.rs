@@ -50,6 +50,11 @@ pub struct Lane {
     room: usize,
 }
 
+/// How long a transport waits before it sends something again, in microseconds: as long as Windows waits at least.
+const AGAIN: u64 = 300_000;
+/// How often a transport sends something before it gives up.
+const ATTEMPTS: u64 = 64;
+
 /// Frames under way at most: about what 10 Gbit/s have in 80 ms.
 const ROOM: usize = 1 << 16;
 
@@ -95,6 +100,22 @@ impl Lane {
     #[must_use]
     pub fn next(&self) -> Option<u64> {
         self.under_way.peek().map(|Reverse((arrives, ..))| *arrives)
+    }
+
+    /// When something of so many bytes arrives that a transport sends again, as often as it is lost: never if the transport gives up.
+    pub fn carry(&mut self, now: u64, length: usize) -> Vec<u64> {
+        let mut attempts = (0..ATTEMPTS).map(|attempt| self.once(now + attempt * AGAIN, length));
+        attempts.find(|arrivals| !arrivals.is_empty()).unwrap_or_default()
+    }
+
+    /// When something of so many bytes arrives, and how often, of a lane that has nothing else under way.
+    pub fn once(&mut self, now: u64, length: usize) -> Vec<u64> {
+        self.send(now, &vec![0; length]);
+        let arrivals = std::iter::from_fn(|| {
+            let arrival = self.next()?;
+            self.receive(arrival).map(|_| arrival)
+        });
+        arrivals.collect()
     }
 
     /// A frame that has arrived by now.
@@ -175,6 +196,16 @@ mod tests {
             std::iter::from_fn(|| lane.receive(u64::MAX)).collect::<Vec<_>>()
         };
         assert_eq!(fates(1), fates(1000));
+    }
+
+    #[test]
+    fn what_a_transport_carries_is_late_and_not_lost() {
+        let mut lane = Lane::new(Impairment { lost: 500_000, ..Impairment::default() }, 3);
+        let arrivals: Vec<_> = (0..100).map(|_| lane.carry(7, 1)).collect();
+        assert!(arrivals.iter().all(|times| times.len() == 1 && (times[0] - 7).is_multiple_of(AGAIN)), "{arrivals:?}");
+        assert!(arrivals.iter().any(|times| times[0] == 7) && arrivals.iter().any(|times| times[0] > 7));
+        let mut dead = Lane::new(Impairment { lost: 1_000_000, ..Impairment::default() }, 3);
+        assert_eq!(dead.carry(0, 1), []);
     }
 
     #[test]

@@ -33,6 +33,15 @@ pub enum Content {
         /// What.
         bytes: Vec<u8>,
     },
+    /// A segment of TCP. As a datagram, but one that is lost is sent again, and so only late.
+    Segment {
+        /// From where.
+        source: SocketAddr,
+        /// To where.
+        destination: SocketAddr,
+        /// What.
+        bytes: Vec<u8>,
+    },
     /// A word to all other machines, which arrives after the network's delay whatever else the network does.
     Signal(String),
 }
@@ -149,17 +158,15 @@ impl Lockstep {
                         self.put(to, machine, time.saturating_add(self.delay), content.clone());
                     }
                 }
-                Content::Datagram { destination, .. } => {
+                Content::Datagram { destination, .. } | Content::Segment { destination, .. } => {
                     let is_there = |other: &Machine| other.addresses.contains(&destination.ip());
                     let Some(to) = self.machines.iter().position(is_there) else { continue };
                     let lane = &mut self.lanes[machine * self.machines.len() + to];
                     // What it is made of is here; the lane says when it arrives, and how often.
-                    lane.send(time, &[0]);
-                    let arrivals = std::iter::from_fn(|| {
-                        let arrival = lane.next()?;
-                        lane.receive(arrival).map(|_| arrival)
-                    });
-                    let arrivals: Vec<u64> = arrivals.collect();
+                    let arrivals = match content {
+                        Content::Segment { .. } => lane.carry(time, 1),
+                        _ => lane.once(time, 1),
+                    };
                     for arrival in arrivals {
                         self.put(to, machine, arrival, content.clone());
                     }

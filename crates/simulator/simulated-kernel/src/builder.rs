@@ -52,7 +52,7 @@ use crate::{
         trace::{Events, Providers},
     },
     wsk::{
-        clients::Clients, clockwork::Going, joined::Joined, medium::Carrier, request::PendedRequests, sockets::Sockets,
+        clients::Clients, clockwork::Going, host_stream::Delivery, joined::Joined, medium::Carrier, request::PendedRequests, sockets::Sockets,
     },
 };
 
@@ -193,6 +193,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<Going>>();
     parts.add::<Mutex<Carrier>>();
     parts.add::<Mutex<Joined>>();
+    parts.add::<Mutex<Delivery>>();
     parts.add::<Mutex<PendedRequests>>();
     parts.add::<Mutex<Sockets>>();
     // NDIS.

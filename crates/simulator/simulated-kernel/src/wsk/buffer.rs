@@ -108,6 +108,15 @@ impl Buffer {
         }
     }
 
+    /// Ends the test if the MDLs or their bytes are not what they were.
+    pub fn check_same(&self, state: &State, before: &[u8], routine: &str) {
+        self.check_unchanged(state, routine);
+        if self.read() != before {
+            let words = "were changed before the IRP is complete";
+            bug_check(Rule::WskMemoryInUse, format_args!("the bytes of {routine} {words}"));
+        }
+    }
+
     /// What must stay until the request is complete.
     pub fn pin(&self, pin: &mut Pin) {
         for &mdl in &self.mdls {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use host::machine::Irql;
 use litemap::LiteMap;
 use ndis::{
-    IRP, WSK_CLIENT_NPI, WSK_EVENT_RECEIVE_FROM, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_DISPATCH,
+    IRP, WSK_CLIENT_NPI, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_DISPATCH,
     WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_SET_STATIC_EVENT_CALLBACKS, WSK_VERSION_1_0,
 };
 use ndkpi::{NtStatus, WSK_CLIENT, WSK_PROVIDER_NDK_DISPATCH, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH};
@@ -34,7 +34,7 @@ static FUNCTIONS: WSK_PROVIDER_DISPATCH = WSK_PROVIDER_DISPATCH {
     Version: WSK_VERSION_1_0,
     Reserved: 0,
     WskSocket: Some(socket::socket),
-    WskSocketConnect: Some(absent::socket_connect),
+    WskSocketConnect: Some(socket::socket_connect),
     WskControlClient: Some(control_client),
     WskGetAddressInfo: Some(absent::get_address_info),
     WskFreeAddressInfo: Some(absent::free_address_info),
@@ -72,7 +72,7 @@ extern "system" fn WskRegister(npi: *const WSK_CLIENT_NPI, registration: *mut WS
             captured: 0,
             adapters: LiteMap::new(),
             device: state.create_physical_device(of_system, [None; IRP_MJ_MAXIMUM_FUNCTION as usize + 1]),
-            has_static_event: false,
+            static_events: 0,
         };
         let clockwork = Clockwork::try_new(&state.machine).map(Arc::new);
         let mut clients = state.locked::<Clients>();
@@ -226,7 +226,7 @@ fn set_static_events(state: &State, client: *mut WSK_CLIENT, mask: u32, irp: *mu
         bug_check(Rule::WskSocketState, format_args!("WSK_SET_STATIC_EVENT_CALLBACKS of a client that has sockets"));
     }
     if let Some(client) = state.locked::<Clients>().registered.get_mut(&client.addr()) {
-        client.has_static_event |= mask & WSK_EVENT_RECEIVE_FROM != 0;
+        client.static_events |= mask;
     }
     NtStatus::SUCCESS
 }

@@ -45,8 +45,8 @@ pub struct Client {
     pub adapters: LiteMap<usize, Arc<dyn NdkProvider>>,
     /// Takes the IRPs of its requests.
     pub device: Arc<Device>,
-    /// The event of datagrams is enabled on every socket.
-    pub has_static_event: bool,
+    /// The events that are enabled on every socket.
+    pub static_events: u32,
 }
 
 impl Clients {

@@ -1,15 +1,18 @@
-//! Lists of datagrams, as callbacks get them.
+//! Lists of datagrams and of pieces of a stream, as callbacks get them.
 
 use std::sync::Arc;
 
-use ndis::{WSK_BUF, WSK_DATAGRAM_INDICATION, WSK_FLAG_AT_DISPATCH_LEVEL, WSK_SOCKET};
+use ndis::{
+    WSK_BUF, WSK_DATA_INDICATION, WSK_DATAGRAM_INDICATION, WSK_EVENT_RECEIVE_FROM, WSK_FLAG_AT_DISPATCH_LEVEL,
+    WSK_SOCKET,
+};
 use ndkpi::{NtStatus, SOCKADDR_INET};
 use wdk_bindings::MDL;
 
 use super::{
     medium::Datagram,
     receive, request,
-    sockets::{Event, Sockets},
+    sockets::Sockets,
     status::DATA_NOT_ACCEPTED,
 };
 use crate::{context, report::bug_check, rule::Rule, state::State, wdm::mdl};
@@ -17,11 +20,13 @@ use crate::{context, report::bug_check, rule::Rule, state::State, wdm::mdl};
 /// A list that a callback has, or has kept.
 pub struct Kept {
     parts: Vec<Part>,
+    /// Bytes.
+    pub length: usize,
     /// The callback has not returned.
     pub is_shown: bool,
 }
 
-/// What one datagram of a list is made of.
+/// What one structure of a list is made of.
 struct Part {
     indication: usize,
     next: usize,
@@ -29,18 +34,18 @@ struct Part {
     blocks: Vec<usize>,
 }
 
-/// Makes the structures of a datagram. Its bytes begin somewhere in the first of one to three MDLs.
-fn part_of(state: &State, datagram: &Datagram, next: usize) -> Part {
-    let address = SOCKADDR_INET::from(datagram.source);
-    let length = address.length() as usize;
-    let place = request::block(length);
-    let start: *mut u8 = std::ptr::with_exposed_provenance_mut(place);
-    // SAFETY: a new block with room for it.
-    unsafe { start.copy_from_nonoverlapping(address.as_ptr().cast(), length) };
-    let (mut blocks, mut mdls) = (vec![place], Vec::<*mut MDL>::new());
+/// Bytes as a `WSK_BUF`: they begin somewhere in the first of one to three MDLs.
+struct Bytes {
+    buffer: WSK_BUF,
+    mdls: Vec<usize>,
+    blocks: Vec<usize>,
+}
+
+fn bytes_of(state: &State, bytes: &[u8]) -> Bytes {
+    let (mut blocks, mut mdls) = (Vec::new(), Vec::<*mut MDL>::new());
     let random = usize::try_from(state.machine.random() % 0xFFFF).unwrap_or(0);
     let (offset, pieces) = (random % 20, 1 + random / 20 % 3);
-    let mut rest = datagram.bytes.as_slice();
+    let mut rest = bytes;
     for left in (0..pieces).rev() {
         if rest.is_empty() {
             break;
@@ -61,15 +66,29 @@ fn part_of(state: &State, datagram: &Datagram, next: usize) -> Part {
         mdls.push(mdl);
         rest = behind;
     }
-    let indication = request::block(size_of::<WSK_DATAGRAM_INDICATION>());
     let first = mdls.first().copied().unwrap_or(std::ptr::null_mut());
+    let buffer = WSK_BUF {
+        Mdl: first.cast(),
+        Offset: if first.is_null() { 0 } else { u32::try_from(offset).unwrap_or(0) },
+        Length: bytes.len(),
+    };
+    Bytes { buffer, mdls: mdls.into_iter().map(<*mut MDL>::expose_provenance).collect(), blocks }
+}
+
+/// Makes the structures of a datagram.
+fn part_of(state: &State, datagram: &Datagram, next: usize) -> Part {
+    let address = SOCKADDR_INET::from(datagram.source);
+    let length = address.length() as usize;
+    let place = request::block(length);
+    let start: *mut u8 = std::ptr::with_exposed_provenance_mut(place);
+    // SAFETY: a new block with room for it.
+    unsafe { start.copy_from_nonoverlapping(address.as_ptr().cast(), length) };
+    let Bytes { buffer, mdls, mut blocks } = bytes_of(state, &datagram.bytes);
+    blocks.push(place);
+    let indication = request::block(size_of::<WSK_DATAGRAM_INDICATION>());
     let whole = WSK_DATAGRAM_INDICATION {
         Next: std::ptr::with_exposed_provenance_mut(next),
-        Buffer: WSK_BUF {
-            Mdl: first.cast(),
-            Offset: if first.is_null() { 0 } else { u32::try_from(offset).unwrap_or(0) },
-            Length: datagram.bytes.len(),
-        },
+        Buffer: buffer,
         ControlInfo: std::ptr::null_mut(),
         ControlInfoLength: 0,
         RemoteAddress: std::ptr::with_exposed_provenance_mut(place),
@@ -77,10 +96,34 @@ fn part_of(state: &State, datagram: &Datagram, next: usize) -> Part {
     let here: *mut WSK_DATAGRAM_INDICATION = std::ptr::with_exposed_provenance_mut(indication);
     // SAFETY: a new block with room for it.
     unsafe { here.write(whole) };
-    Part { indication, next, mdls: mdls.into_iter().map(<*mut MDL>::expose_provenance).collect(), blocks }
+    Part { indication, next, mdls, blocks }
+}
+
+/// Makes the structure of a piece of a stream.
+fn piece_of(state: &State, bytes: &[u8], next: usize) -> Part {
+    let Bytes { buffer, mdls, blocks } = bytes_of(state, bytes);
+    let indication = request::block(size_of::<WSK_DATA_INDICATION>());
+    let whole = WSK_DATA_INDICATION { Next: std::ptr::with_exposed_provenance_mut(next), Buffer: buffer };
+    let here: *mut WSK_DATA_INDICATION = std::ptr::with_exposed_provenance_mut(indication);
+    // SAFETY: a new block with room for it.
+    unsafe { here.write(whole) };
+    Part { indication, next, mdls, blocks }
 }
 
 impl Kept {
+    /// The list of pieces of a stream, and the address of its first.
+    pub fn of_stream(state: &State, pieces: &[Vec<u8>]) -> (usize, Self) {
+        let mut parts = Vec::with_capacity(pieces.len());
+        let mut next = 0;
+        for piece in pieces.iter().rev() {
+            let part = piece_of(state, piece, next);
+            next = part.indication;
+            parts.push(part);
+        }
+        let length = pieces.iter().map(Vec::len).sum();
+        (next, Self { parts, length, is_shown: true })
+    }
+
     fn of(state: &State, datagrams: &[Datagram]) -> (usize, Self) {
         let mut parts = Vec::with_capacity(datagrams.len());
         let mut next = 0;
@@ -89,17 +132,19 @@ impl Kept {
             next = part.indication;
             parts.push(part);
         }
-        (next, Self { parts, is_shown: true })
+        let length = datagrams.iter().map(|datagram| datagram.bytes.len()).sum();
+        (next, Self { parts, length, is_shown: true })
     }
 
     /// The list is Winsock Kernel's again. It must be what it was.
-    fn free(self, state: &State) {
+    pub fn free(self, state: &State) {
         for part in self.parts {
-            let here: *const WSK_DATAGRAM_INDICATION = std::ptr::with_exposed_provenance(part.indication);
+            // Both kinds of structures begin with the address of the next one.
+            let here: *const usize = std::ptr::with_exposed_provenance(part.indication);
             // SAFETY: a structure of the list, which was not freed.
-            let next = unsafe { (*here).Next };
-            if next.addr() != part.next {
-                bug_check(Rule::WskIndication, format_args!("a list of datagrams comes back and was taken apart"));
+            let next = unsafe { here.read() };
+            if next != part.next {
+                bug_check(Rule::WskIndication, format_args!("a list of what has come comes back and was taken apart"));
             }
             for mdl in part.mdls {
                 mdl::free(state, std::ptr::with_exposed_provenance_mut(mdl));
@@ -149,15 +194,18 @@ pub fn indicate(state: &Arc<State>, address: usize, datagrams: Vec<Datagram>) ->
         (answer, _) => bug_check(Rule::WskIndication, format_args!("WskReceiveFromEvent has answered {answer:?}")),
     };
     if let Some(socket) = state.locked::<Sockets>().0.get_mut(&address) {
-        socket.callbacks -= 1;
+        socket.events.end(WSK_EVENT_RECEIVE_FROM);
     }
     goes_on
 }
 
 /// Calls the callback of a socket, if it has one.
 fn call(state: &Arc<State>, address: usize, first: usize) -> NtStatus {
-    let found = state.locked::<Sockets>().0.get(&address).map(|socket| (socket.owner, socket.callback, socket.context));
-    let Some((owner, Some(callback), argument)) = found else { return NtStatus::SUCCESS };
+    let found = state.locked::<Sockets>().0.get_mut(&address).and_then(|socket| {
+        let callback = socket.datagrams()?.callback?;
+        Some((socket.owner, callback, socket.context))
+    });
+    let Some((owner, callback, argument)) = found else { return NtStatus::SUCCESS };
     // Where the flag is missing the level may be the same.
     let flags = if state.machine.random().is_multiple_of(4) { 0 } else { WSK_FLAG_AT_DISPATCH_LEVEL };
     let argument = argument.pointer("WskReceiveFromEvent");
@@ -171,16 +219,17 @@ fn call(state: &Arc<State>, address: usize, first: usize) -> NtStatus {
 pub fn tell_of_end(state: &Arc<State>, address: usize) {
     let is_wanted = {
         let mut sockets = state.locked::<Sockets>();
-        let socket = sockets.0.get_mut(&address).filter(|socket| !socket.is_closing && socket.event != Event::Off);
+        let socket = sockets.0.get_mut(&address);
+        let socket = socket.filter(|socket| !socket.is_closing && socket.events.is_on(WSK_EVENT_RECEIVE_FROM));
         socket.is_some_and(|socket| {
-            socket.callbacks += 1;
+            socket.events.begin(WSK_EVENT_RECEIVE_FROM);
             true
         })
     };
     if is_wanted {
         let _ = call(state, address, 0);
         if let Some(socket) = state.locked::<Sockets>().0.get_mut(&address) {
-            socket.callbacks -= 1;
+            socket.events.end(WSK_EVENT_RECEIVE_FROM);
         }
     }
 }

@@ -23,10 +23,10 @@ use crate::{
 
 /// The exit code of a process whose run another machine has ended.
 const ENDED: i32 = 1;
-/// Datagrams and signals that one DPC takes in at most, before others get the processor.
+/// Datagrams, segments and signals that one DPC takes in at most, before others get the processor.
 const BATCH: usize = 16;
 /// What messages call it.
-const NAME: &str = "datagrams of other machines";
+const NAME: &str = "what other machines send";
 
 /// The way to the other machines. The machine has it until the end of the kernel.
 struct Line {
@@ -80,7 +80,7 @@ impl Drop for Line {
 }
 
 impl Network {
-    /// From now on the machine is one of several: its datagrams to addresses that are not its own go to the others, and its time goes on with
+    /// From now on the machine is one of several: what it sends to addresses that are not its own goes to the others, and its time goes on with
     /// theirs. Before any driver is loaded.
     ///
     /// # Panics
@@ -140,6 +140,7 @@ fn arrive(state: &Arc<State>) {
         };
         match due.map(|due| due.content) {
             Some(Content::Datagram { source, destination, bytes }) => state.take_in(source, destination, bytes),
+            Some(Content::Segment { source, destination, bytes }) => state.take_in_segment(source, destination, &bytes),
             Some(Content::Signal(name)) => *state.locked::<Joined>().signals.entry(name).or_default() += 1,
             None => break,
         }

@@ -1,4 +1,5 @@
-//! What carries datagrams: the sockets of this machine reach each other in memory, as a seed says, or over the loopback of the host.
+//! What carries datagrams and segments: the sockets of this machine reach each other in memory, as a seed says, or over the loopback of the
+//! host.
 
 use std::{
     io::ErrorKind,
@@ -20,7 +21,7 @@ use network::{
 
 use super::{
     receive,
-    sockets::Sockets,
+    sockets::{Role, Socket, Sockets},
     status::{ADDRESS_ALREADY_EXISTS, INVALID_ADDRESS_COMPONENT},
 };
 use crate::{
@@ -62,7 +63,7 @@ pub enum Medium {
         /// What chance is made of.
         seed: u64,
     },
-    /// UDP on the loopback interface of the host: `127.0.0.1` and `::1`. A wildcard address is one of these.
+    /// UDP and TCP on the loopback interface of the host: `127.0.0.1` and `::1`. A wildcard address is one of these.
     Host,
 }
 
@@ -72,11 +73,18 @@ impl Default for Medium {
     }
 }
 
+/// Who takes a segment that has come: from where, to where, and its bytes.
+pub type TakeIn = fn(&Arc<State>, SocketAddr, SocketAddr, &[u8]);
+
 /// The medium, and the directions that it has by source and destination.
 #[derive(Default)]
 pub struct Carrier {
     medium: Medium,
     lanes: LiteMap<(SocketAddr, SocketAddr), Lane>,
+    /// Those of segments, so that what becomes of datagrams does not depend on them.
+    streams: LiteMap<(SocketAddr, SocketAddr), Lane>,
+    /// Who takes segments, as soon as there is a socket for streams.
+    take_in: Option<TakeIn>,
     last_port: Option<u16>,
     /// What was sent last, by where it came from.
     last_sent: LiteMap<SocketAddr, Vec<u8>>,
@@ -88,7 +96,7 @@ impl Part for Mutex<Carrier> {}
 
 impl Carrier {
     pub fn set(&mut self, medium: Medium) {
-        *self = Self { medium, outbox: self.outbox.take(), ..Self::default() };
+        *self = Self { medium, outbox: self.outbox.take(), take_in: self.take_in, ..Self::default() };
     }
 
     /// From now on there are other machines.
@@ -106,6 +114,23 @@ impl Carrier {
         if let Some(outbox) = &mut self.outbox {
             outbox.push(Timed { time, content: Content::Signal(name.to_owned()) });
         }
+    }
+
+    /// Segments are taken in from now on.
+    pub const fn set_take_in(&mut self, take_in: TakeIn) {
+        self.take_in = Some(take_in);
+    }
+
+    /// When a segment arrives, and how often. TCP's checksum finds what the network has changed, also where datagrams have none.
+    fn carry_segment(&mut self, now: u64, source: SocketAddr, destination: SocketAddr, length: usize) -> Vec<u64> {
+        let (Medium::Memory { impairment, seed } | Medium::Unchecked { impairment, seed }) = self.medium else {
+            return Vec::new();
+        };
+        let lost = impairment.lost.saturating_add(impairment.changed);
+        let impairment = Impairment { lost, changed: 0, ..impairment };
+        let number = self.streams.len() as u64;
+        let new = || Lane::new(impairment, seed ^ number << 32 ^ 1 << 63);
+        self.streams.entry((source, destination)).or_insert_with(new).carry(now, length)
     }
 
     fn lane(&mut self, source: SocketAddr, destination: SocketAddr) -> Option<&mut Lane> {
@@ -169,7 +194,8 @@ impl HostPort {
 }
 
 impl Network {
-    /// What carries the datagrams of Winsock Kernel from now on: by default memory, which loses nothing. Before any socket is bound.
+    /// What carries the datagrams and streams of Winsock Kernel from now on: by default memory, which loses nothing. Before any socket is
+    /// bound.
     ///
     /// # Panics
     ///
@@ -195,30 +221,24 @@ impl Network {
     pub fn last_datagram(&self, source: SocketAddr) -> Option<Vec<u8>> {
         self.state().locked::<Carrier>().last_sent.get(&source).cloned()
     }
-
-    /// Every socket of Winsock Kernel is no longer functional, as when its transport goes: its client has to close it.
-    pub fn break_sockets(&self) {
-        let _inside = context::Inside::new("the network stack");
-        self.state().break_sockets();
-    }
 }
 
 impl State {
     /// Gives a socket its address: the one that is wanted, with a port of its own if that has none.
     pub fn bind_socket(self: &Arc<Self>, address: usize, wanted: SocketAddr) -> Result<(), NtStatus> {
-        let is_host = self.locked::<Carrier>().medium == Medium::Host;
-        if is_host {
-            let (port, host) = HostPort::open(self, address, wanted)?;
-            if let Some(socket) = self.locked::<Sockets>().0.get_mut(&address) {
-                (socket.local, socket.host) = (Some(SocketAddr::new(wanted.ip(), port)), Some(host));
-            }
-            return Ok(());
+        if self.is_of_host() {
+            return self.bind_of_host(address, wanted);
         }
         if !wanted.ip().is_unspecified() && !wanted.ip().is_loopback() && !self.has_address(wanted.ip()) {
             return Err(INVALID_ADDRESS_COMPONENT);
         }
         let (mut sockets, mut carrier) = (self.locked::<Sockets>(), self.locked::<Carrier>());
-        let bound: Vec<SocketAddr> = sockets.0.values().filter_map(|socket| socket.local).collect();
+        let Some(own) = sockets.0.get(&address) else { return Err(INVALID_ADDRESS_COMPONENT) };
+        let (is_shared, is_stream) = (own.is_shared(), own.is_stream());
+        // Each protocol has ports of its own.
+        let others = sockets.0.values().filter(|other| other.is_stream() == is_stream && !other.shares_port());
+        let others = others.filter(|other| !is_shared || !other.is_shared());
+        let bound: Vec<SocketAddr> = others.filter_map(|other| other.local).collect();
         let is_taken = |port: u16| {
             bound.iter().any(|other| {
                 let same = other.ip() == wanted.ip() || other.ip().is_unspecified() || wanted.ip().is_unspecified();
@@ -243,11 +263,67 @@ impl State {
         Ok(())
     }
 
+    /// Returns true if the host carries what is sent.
+    pub fn is_of_host(&self) -> bool {
+        self.locked::<Carrier>().medium == Medium::Host
+    }
+
+    fn bind_of_host(self: &Arc<Self>, address: usize, wanted: SocketAddr) -> Result<(), NtStatus> {
+        let (port, host) = HostPort::open(self, address, wanted)?;
+        if let Some(socket) = self.locked::<Sockets>().0.get_mut(&address) {
+            socket.local = Some(SocketAddr::new(wanted.ip(), port));
+            if let Some(datagrams) = socket.datagrams() {
+                datagrams.host = Some(host);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if the machine has the address.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.has_address(address)
+    }
+
+    /// Where what goes from a socket with that address to that destination comes from: nowhere if no route leads there.
+    pub fn source_of(&self, local: SocketAddr, destination: IpAddr) -> Option<SocketAddr> {
+        if !local.ip().is_unspecified() {
+            return Some(local);
+        }
+        let has_others = self.locked::<Carrier>().outbox.is_some() && !self.is_own(destination);
+        let own = if has_others { self.source_for(destination)? } else { destination };
+        Some(SocketAddr::new(own, local.port()))
+    }
+
+    /// Carries a segment of TCP.
+    pub fn carry_segment(self: &Arc<Self>, source: SocketAddr, destination: SocketAddr, bytes: Vec<u8>) {
+        let (is_own, now) = (self.is_own(destination.ip()), self.machine.now());
+        let mut carrier = self.locked::<Carrier>();
+        let Some(take_in) = carrier.take_in else { return };
+        if let Some(outbox) = carrier.outbox.as_mut().filter(|_| !is_own) {
+            outbox.push(Timed { time: now, content: Content::Segment { source, destination, bytes } });
+            return;
+        }
+        let arrivals = carrier.carry_segment(now, source, destination, bytes.len());
+        drop(carrier);
+        for time in arrivals {
+            let bytes = bytes.clone();
+            self.after(1 + time.saturating_sub(now), move |state| take_in(state, source, destination, &bytes));
+        }
+    }
+
+    /// A segment has come from another machine.
+    pub fn take_in_segment(self: &Arc<Self>, source: SocketAddr, destination: SocketAddr, bytes: &[u8]) {
+        let take_in = self.locked::<Carrier>().take_in;
+        if let Some(take_in) = take_in {
+            take_in(self, source, destination, bytes);
+        }
+    }
+
     /// Carries a datagram of a socket that is bound.
     pub fn carry(self: &Arc<Self>, address: usize, destination: SocketAddr, bytes: &[u8]) {
-        let sockets = self.locked::<Sockets>();
-        let Some(socket) = sockets.0.get(&address) else { return };
-        if let Some(host) = &socket.host {
+        let mut sockets = self.locked::<Sockets>();
+        let Some(socket) = sockets.0.get_mut(&address) else { return };
+        if let Some(host) = socket.datagrams().and_then(|datagrams| datagrams.host.as_ref()) {
             let host = host.socket.clone();
             drop(sockets);
             // The network has lost it, and nobody is told.
@@ -256,19 +332,13 @@ impl State {
         }
         let Some(local) = socket.local else { return };
         drop(sockets);
-        let is_own = destination.ip().is_loopback() || self.has_address(destination.ip());
-        let has_others = self.locked::<Carrier>().outbox.is_some() && !is_own;
-        let own = if has_others { self.source_for(destination.ip()) } else { Some(destination.ip()) };
-        let source = match own {
-            Some(own) if local.ip().is_unspecified() => SocketAddr::new(own, local.port()),
-            None if local.ip().is_unspecified() => return,
-            _ => local,
-        };
+        let is_own = self.is_own(destination.ip());
+        let Some(source) = self.source_of(local, destination.ip()) else { return };
         let now = self.machine.now();
         let mut arrivals = Vec::new();
         let mut carrier = self.locked::<Carrier>();
         carrier.last_sent.insert(source, bytes.to_vec());
-        if let Some(outbox) = carrier.outbox.as_mut().filter(|_| has_others) {
+        if let Some(outbox) = carrier.outbox.as_mut().filter(|_| !is_own) {
             outbox.push(Timed { time: now, content: Content::Datagram { source, destination, bytes: bytes.to_vec() } });
             return;
         }
@@ -298,18 +368,21 @@ impl State {
         let sockets = self.locked::<Sockets>();
         let bound_to = |wanted: SocketAddr| {
             let mut all = sockets.0.iter();
-            all.find(|(_, socket)| socket.local == Some(wanted)).map(|(&address, _)| address)
+            let is_it = |socket: &Socket| socket.local == Some(wanted) && matches!(socket.role, Role::Datagrams(_));
+            all.find(|(_, socket)| is_it(socket)).map(|(&address, _)| address)
         };
         bound_to(destination).or_else(|| bound_to(SocketAddr::new(wildcard, destination.port())))
     }
 
     /// A datagram has come to a socket.
     fn arrive_at(self: &Arc<Self>, address: usize, datagram: Datagram) {
-        if let Some(socket) = self.locked::<Sockets>().0.get_mut(&address) {
-            let waiting: usize = socket.arrived.iter().map(|datagram| datagram.bytes.len()).sum();
-            let is_wanted = socket.remote.is_none_or(|remote| remote == datagram.source);
-            if is_wanted && !socket.is_closing && waiting + datagram.bytes.len() <= BACKLOG {
-                socket.arrived.push_back(datagram);
+        if let Some(socket) = self.locked::<Sockets>().0.get_mut(&address).filter(|socket| !socket.is_closing)
+            && let Some(datagrams) = socket.datagrams()
+        {
+            let waiting: usize = datagrams.arrived.iter().map(|datagram| datagram.bytes.len()).sum();
+            let is_wanted = datagrams.remote.is_none_or(|remote| remote == datagram.source);
+            if is_wanted && waiting + datagram.bytes.len() <= BACKLOG {
+                datagrams.arrived.push_back(datagram);
             }
         }
         receive::feed(self, address);

@@ -1,23 +1,38 @@
-//! Winsock Kernel: clients that register and capture the provider, the adapters that they open, and their datagram sockets.
+//! Winsock Kernel: clients that register and capture the provider, the adapters that they open, and their sockets.
 
 #![allow(non_snake_case, reason = "names of the C headers")]
 
 mod absent;
+mod address;
+mod arrival;
+mod broken;
 mod buffer;
 mod client;
 pub mod clients;
 pub mod clockwork;
+mod close;
+mod connect;
+mod connected;
+mod connection;
 mod control;
+pub mod host_stream;
 mod indication;
 pub mod joined;
+mod listen;
+mod make;
 pub mod medium;
 mod ndk;
+mod options;
 mod receive;
 pub mod request;
+mod segment;
 mod send;
 mod socket;
 pub mod sockets;
 mod status;
+mod stream;
+mod stream_receive;
+mod stream_send;
 
 pub use self::medium::Medium;
 pub use network::{Impairment, lockstep};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ndis::{CMSGHDR, IRP, MSG_TRUNC, WSK_BUF, WSK_SOCKET};
+use ndis::{CMSGHDR, IRP, MSG_TRUNC, WSK_BUF, WSK_EVENT_RECEIVE_FROM, WSK_SOCKET};
 use ndkpi::{NtStatus, SOCKADDR};
 use wdk_bindings::{PDEVICE_OBJECT, PIRP};
 
@@ -11,20 +11,17 @@ use super::{
     indication,
     medium::Datagram,
     request::{self, Pended},
-    sockets::{self, Event, Sockets, size_of_address, write_address},
-    status::{CANCELLED, FILE_FORCED_CLOSED},
+    sockets::{self, Socket, Sockets, size_of_address, write_address},
+    status::CANCELLED,
 };
 use crate::{
     pins::Pin,
-    state::{self, State},
+    state::State,
     tracked,
-    wdm::io::cancel::IoReleaseCancelSpinLock,
 };
 
 /// A request to receive a datagram.
 pub struct Receive {
-    number: u64,
-    irp: usize,
     pended: Pended,
     places: Places,
 }
@@ -32,6 +29,7 @@ pub struct Receive {
 /// Where a datagram and what is said of it go.
 struct Places {
     buffer: Buffer,
+    family: u16,
     address: usize,
     control_length: usize,
     control_flags: usize,
@@ -43,7 +41,8 @@ impl Places {
         self.buffer.check_unchanged(state, "WskReceiveFrom");
         let count = self.buffer.write(&datagram.bytes);
         if self.address != 0 {
-            write_address(std::ptr::with_exposed_provenance_mut(self.address), datagram.source);
+            let place = std::ptr::with_exposed_provenance_mut(self.address);
+            write_address(place, datagram.source, self.family);
         }
         let cut = if count < datagram.bytes.len() { MSG_TRUNC } else { 0 };
         for (place, value) in [(self.control_length, 0), (self.control_flags, cut)] {
@@ -109,25 +108,29 @@ pub unsafe extern "system" fn receive_from(
         call.pin(state, pin);
         let places = Places {
             buffer,
+            family,
             address: address.addr(),
             control_length: control_length.addr(),
             control_flags: control_flags.addr(),
         };
         let at_once = state.at_once();
         let datagram = state.with_socket(socket, NAME, |socket| {
-            if at_once && socket.receives.is_empty() { socket.arrived.pop_front() } else { None }
+            let datagrams = socket.datagrams().filter(|datagrams| at_once && datagrams.receives.is_empty())?;
+            datagrams.arrived.pop_front()
         });
         if let Some(datagram) = datagram {
             let count = places.fill(state, &datagram);
             return call.end_now(state, NtStatus::SUCCESS, count);
         }
-        let (number, irp) = (state.next(), call.irp());
         let pended = call.pend_with(state, Some(cancel));
+        let number = pended.number;
         let address = socket.addr();
         let is_cancelled = state.with_socket(socket, NAME, |socket| {
             // Who cancels it from here on finds it in the list.
             let is_cancelled = pended.is_cancelled();
-            socket.receives.push_back(Receive { number, irp, pended, places });
+            if let Some(datagrams) = socket.datagrams() {
+                datagrams.receives.push_back(Receive { pended, places });
+            }
             is_cancelled
         });
         state.after(state.a_while(), move |state| {
@@ -140,26 +143,15 @@ pub unsafe extern "system" fn receive_from(
     })
 }
 
-/// A request to receive is cancelled by its client. The cancel spin lock is held.
 unsafe extern "C" fn cancel(_: PDEVICE_OBJECT, irp: PIRP) {
-    let state = state::current();
-    // SAFETY: an IRP that is not complete, for who completes it takes this routine away under the lock.
-    let before = unsafe { (*irp).CancelIrql };
-    let number = {
-        let sockets = state.locked::<Sockets>();
-        let mut receives = sockets.0.values().flat_map(|socket| &socket.receives);
-        receives.find(|receive| receive.irp == irp.addr()).map(|receive| receive.number)
-    };
-    IoReleaseCancelSpinLock(before);
-    if let Some(number) = number {
-        state.after(state.a_while(), move |state| cancel_numbered(state, number));
-    }
+    request::cancelled(irp, cancel_numbered);
 }
 
 fn cancel_numbered(state: &Arc<State>, number: u64) {
     let found = state.locked::<Sockets>().0.iter_mut().find_map(|(_, socket)| {
-        let place = socket.receives.iter().position(|receive| receive.number == number)?;
-        socket.receives.remove(place)
+        let receives = &mut socket.datagrams()?.receives;
+        let place = receives.iter().position(|receive| receive.pended.number == number)?;
+        receives.remove(place)
     });
     if let Some(receive) = found {
         receive.end(state, CANCELLED);
@@ -172,24 +164,14 @@ impl State {
         self.end_receives(address, CANCELLED);
     }
 
-    fn end_receives(self: &Arc<Self>, address: usize, status: NtStatus) {
-        let receives = self.locked::<Sockets>().0.get_mut(&address).map(|socket| std::mem::take(&mut socket.receives));
+    pub fn end_receives(self: &Arc<Self>, address: usize, status: NtStatus) {
+        let receives = {
+            let mut sockets = self.locked::<Sockets>();
+            let datagrams = sockets.0.get_mut(&address).and_then(Socket::datagrams);
+            datagrams.map(|datagrams| std::mem::take(&mut datagrams.receives))
+        };
         for receive in receives.into_iter().flatten() {
             receive.end(self, status);
-        }
-    }
-
-    /// All sockets are no longer functional.
-    pub fn break_sockets(self: &Arc<Self>) {
-        let addresses: Vec<usize> = self.locked::<Sockets>().0.keys().copied().collect();
-        for address in addresses {
-            if let Some(socket) = self.locked::<Sockets>().0.get_mut(&address) {
-                socket.is_broken = true;
-            }
-            self.after(self.a_while(), move |state| {
-                state.end_receives(address, FILE_FORCED_CLOSED);
-                indication::tell_of_end(state, address);
-            });
         }
     }
 }
@@ -208,17 +190,21 @@ pub fn feed(state: &Arc<State>, address: usize) {
         let next = {
             let mut sockets = state.locked::<Sockets>();
             let Some(socket) = sockets.0.get_mut(&address) else { return };
-            if socket.is_closing || socket.is_broken || socket.arrived.is_empty() {
+            let (is_over, is_on) =
+                (socket.is_closing || socket.is_broken, socket.events.is_on(WSK_EVENT_RECEIVE_FROM));
+            let Some(datagrams) = socket.datagrams() else { return };
+            if is_over || datagrams.arrived.is_empty() {
                 Next::Nothing
-            } else if let Some(receive) = socket.receives.pop_front() {
-                let datagram = socket.arrived.pop_front();
+            } else if let Some(receive) = datagrams.receives.pop_front() {
+                let datagram = datagrams.arrived.pop_front();
                 datagram.map_or(Next::Nothing, |datagram| Next::Receive(receive, datagram))
-            } else if socket.event == Event::Off {
-                Next::Nothing
+            } else if is_on {
+                let many = many.min(datagrams.arrived.len());
+                let shown = datagrams.arrived.drain(..many).collect();
+                socket.events.begin(WSK_EVENT_RECEIVE_FROM);
+                Next::Indicate(shown)
             } else {
-                let many = many.min(socket.arrived.len());
-                socket.callbacks += 1;
-                Next::Indicate(socket.arrived.drain(..many).collect())
+                Next::Nothing
             }
         };
         match next {
@@ -237,11 +223,11 @@ pub fn feed(state: &Arc<State>, address: usize) {
 /// Puts datagrams back that a callback has not taken.
 pub fn put_back(state: &State, address: usize, datagrams: Vec<Datagram>) {
     if let Some(socket) = state.locked::<Sockets>().0.get_mut(&address) {
-        for datagram in datagrams.into_iter().rev() {
-            socket.arrived.push_front(datagram);
-        }
-        if socket.event == Event::On {
-            socket.event = Event::Off;
+        socket.events.disable(WSK_EVENT_RECEIVE_FROM);
+        if let Some(own) = socket.datagrams() {
+            for datagram in datagrams.into_iter().rev() {
+                own.arrived.push_front(datagram);
+            }
         }
     }
 }

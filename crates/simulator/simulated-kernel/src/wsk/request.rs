@@ -6,7 +6,7 @@ use host::machine::Irql;
 use litemap::LiteMap;
 use ndis::IRP;
 use ndkpi::NtStatus;
-use wdk_bindings::{NTSTATUS, PDRIVER_CANCEL};
+use wdk_bindings::{NTSTATUS, PDRIVER_CANCEL, PIRP};
 
 use crate::{
     context::NOBODY,
@@ -15,8 +15,8 @@ use crate::{
     report::bug_check,
     routine::{Limit, carry_out},
     rule::Rule,
-    state::{Part, State},
-    wdm::io::{device::Device, request::Request},
+    state::{self, Part, State},
+    wdm::io::{cancel::IoReleaseCancelSpinLock, device::Device, request::Request},
 };
 
 /// A request of which the call has not returned.
@@ -30,12 +30,19 @@ pub struct Call {
 /// A request that is completed later.
 #[must_use = "an IRP that is not completed is lost"]
 pub struct Pended {
+    /// No other request has it.
+    pub number: u64,
     call: Call,
 }
 
-/// How many requests of each socket are not complete.
+/// The requests that are not complete.
 #[derive(Default)]
-pub struct PendedRequests(LiteMap<usize, u32>);
+pub struct PendedRequests {
+    /// How many each socket has.
+    counts: LiteMap<usize, u32>,
+    /// Their numbers, by the addresses of their IRPs.
+    numbers: LiteMap<usize, u64>,
+}
 
 impl Part for Mutex<PendedRequests> {}
 
@@ -68,11 +75,6 @@ impl Call {
         self
     }
 
-    /// The address of the IRP.
-    pub fn irp(&self) -> usize {
-        self.request.address
-    }
-
     /// The request needs memory until it is complete.
     pub fn pin(&mut self, state: &State, pin: Pin) {
         self.pin = Some(state.pin(pin));
@@ -94,11 +96,16 @@ impl Call {
 
     /// It is completed later, and may be cancelled before.
     pub fn pend_with(self, state: &State, cancel: PDRIVER_CANCEL) -> Pended {
-        if let Some(socket) = self.socket {
-            *state.locked::<PendedRequests>().0.entry(socket).or_default() += 1;
+        let number = state.next();
+        {
+            let mut requests = state.locked::<PendedRequests>();
+            if let Some(socket) = self.socket {
+                *requests.counts.entry(socket).or_default() += 1;
+            }
+            requests.numbers.insert(self.request.address, number);
         }
         state.pend_irp(&self.request, cancel);
-        Pended { call: self }
+        Pended { number, call: self }
     }
 
     /// Completes it, now or later. What the function returns.
@@ -127,6 +134,19 @@ impl Call {
     }
 }
 
+/// A client has cancelled a request, and `work` takes it out of its list, if it is still there, a little later. The cancel spin lock is held,
+/// as in any cancel routine.
+pub fn cancelled(irp: PIRP, work: fn(&Arc<State>, u64)) {
+    let state = state::current();
+    // SAFETY: an IRP that is not complete, for who completes it takes the cancel routine away under the lock.
+    let before = unsafe { (*irp).CancelIrql };
+    let number = state.locked::<PendedRequests>().numbers.get(&irp.addr()).copied();
+    IoReleaseCancelSpinLock(before);
+    if let Some(number) = number {
+        state.after(state.a_while(), move |state| work(state, number));
+    }
+}
+
 /// The tag of what Winsock Kernel allocates.
 const TAG: u32 = u32::from_ne_bytes(*b"Wsk ");
 
@@ -152,13 +172,15 @@ impl Pended {
     /// Completes it.
     pub fn end(self, state: &Arc<State>, status: NtStatus, information: usize) {
         let socket = self.call.socket;
+        // The client may use the IRP again as soon as it has it.
+        state.locked::<PendedRequests>().numbers.remove(&self.call.request.address);
         let _ = self.call.end_now(state, status, information);
         if let Some(socket) = socket {
-            let mut pended = state.locked::<PendedRequests>();
-            if let Some(count) = pended.0.get_mut(&socket) {
+            let counts = &mut state.locked::<PendedRequests>().counts;
+            if let Some(count) = counts.get_mut(&socket) {
                 *count -= 1;
                 if *count == 0 {
-                    pended.0.remove(&socket);
+                    counts.remove(&socket);
                 }
             }
         }
@@ -169,6 +191,6 @@ impl Pended {
 impl State {
     /// Returns true if requests of a socket are not complete.
     pub fn has_requests(&self, socket: usize) -> bool {
-        self.locked::<PendedRequests>().0.contains_key(&socket)
+        self.locked::<PendedRequests>().counts.contains_key(&socket)
     }
 }

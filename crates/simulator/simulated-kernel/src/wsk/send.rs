@@ -81,8 +81,11 @@ fn send(
     }
     let (destination, refusal) = state.with_socket(socket, name, |socket| {
         socket.bound(name);
-        let destination =
-            if wanted.address.is_null() { socket.destination } else { Some(socket.address(wanted.address, name)) };
+        let destination = if wanted.address.is_null() {
+            socket.datagrams().and_then(|datagrams| datagrams.destination)
+        } else {
+            Some(socket.address(wanted.address, name))
+        };
         (destination, socket.refusal())
     });
     let Some(destination) = destination else {
@@ -114,11 +117,7 @@ fn send(
     let pended = call.pend(state);
     state.after(state.a_while(), move |state| {
         for (buffer, before) in buffers.iter().zip(&datagrams) {
-            buffer.check_unchanged(state, name);
-            if buffer.read() != *before {
-                let words = "were changed before the IRP is complete";
-                bug_check(Rule::WskMemoryInUse, format_args!("the bytes of {name} {words}"));
-            }
+            buffer.check_same(state, before, name);
         }
         if state.locked::<Sockets>().0.get(&address).is_none_or(|socket| socket.is_closing) {
             pended.end(state, CANCELLED, 0);

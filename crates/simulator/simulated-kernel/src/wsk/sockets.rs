@@ -7,15 +7,21 @@ use std::{
 };
 
 use litemap::LiteMap;
-use ndis::{IRP, PFN_WSK_RECEIVE_FROM_EVENT, WSK_SOCKET};
-use ndkpi::{AF_INET, NtStatus, SOCKADDR, SOCKADDR_INET};
+use ndis::{
+    IPPROTO_IPV6, IPV6_V6ONLY, IRP, SOL_SOCKET, PFN_WSK_RECEIVE_FROM_EVENT, WSK_CLIENT_CONNECTION_DISPATCH,
+    WSK_CLIENT_LISTEN_DISPATCH, WSK_EVENT_ACCEPT, WSK_EVENT_DISCONNECT, WSK_EVENT_RECEIVE, WSK_EVENT_RECEIVE_FROM,
+    WSK_EVENT_SEND_BACKLOG, WSK_SOCKET,
+};
+use ndkpi::{AF_INET, AF_INET6, NtStatus, SOCKADDR, SOCKADDR_INET};
 
 use super::{
     buffer::present,
+    connection::Connection,
+    host_stream::HostListener,
     indication::Kept,
     medium::{Datagram, HostPort},
     receive::Receive,
-    request::{self, Call},
+    request::{self, Call, Pended},
     status::FILE_FORCED_CLOSED,
 };
 use crate::{
@@ -27,6 +33,9 @@ use crate::{
     wdm::io::device::Device,
 };
 
+/// The option that others may have the address too.
+pub const SO_REUSEADDR: u32 = 4;
+
 /// A socket.
 pub struct Socket {
     /// The client, by its number.
@@ -34,32 +43,69 @@ pub struct Socket {
     pub owner: DriverId,
     pub family: u16,
     pub context: Argument,
-    pub callback: Option<PFN_WSK_RECEIVE_FROM_EVENT>,
     /// Takes the IRPs of its functions.
     pub device: Arc<Device>,
     /// Its address, when it is bound.
     pub local: Option<SocketAddr>,
+    pub events: Events,
+    /// Calls of its functions that have not returned.
+    pub calls: u32,
+    /// Lists that callbacks have kept, by the address of the first.
+    pub kept: LiteMap<usize, Kept>,
+    /// Options that were set, by level and code.
+    pub options: LiteMap<(u32, u32), u32>,
+    /// It is no longer functional.
+    pub is_broken: bool,
+    pub is_closing: bool,
+    pub role: Role,
+}
+
+/// What a socket is for.
+pub enum Role {
+    /// Options.
+    Basic,
+    /// Datagrams.
+    Datagrams(Box<Datagrams>),
+    /// Connections that come.
+    Listening(Box<Listening>),
+    /// One connection.
+    Connection(Box<Connection>),
+}
+
+/// What a datagram socket has.
+#[derive(Default)]
+pub struct Datagrams {
+    pub callback: Option<PFN_WSK_RECEIVE_FROM_EVENT>,
     /// Where datagrams without an address go.
     pub destination: Option<SocketAddr>,
     /// Whose datagrams alone are received.
     pub remote: Option<SocketAddr>,
-    /// The event of datagrams is on, for good if it is static.
-    pub event: Event,
-    /// Callbacks that run.
-    pub callbacks: u32,
-    /// Calls of its functions that have not returned.
-    pub calls: u32,
     /// Requests to receive, the oldest first.
     pub receives: VecDeque<Receive>,
     /// Datagrams that nobody has had.
     pub arrived: VecDeque<Datagram>,
-    /// Lists that callbacks have kept, by the address of the first.
-    pub kept: LiteMap<usize, Kept>,
     /// The host's socket, if datagrams travel over that.
     pub host: Option<HostPort>,
-    /// It is no longer functional.
-    pub is_broken: bool,
-    pub is_closing: bool,
+}
+
+/// What a socket has that listens.
+pub struct Listening {
+    pub callbacks: WSK_CLIENT_LISTEN_DISPATCH,
+    /// Requests to accept, the oldest first.
+    pub accepts: VecDeque<Accept>,
+    /// Sockets of connections that nobody has accepted.
+    pub waiting: VecDeque<usize>,
+    /// The host's port, if connections come over that.
+    pub host: Option<HostListener>,
+}
+
+/// A request to accept a connection.
+pub struct Accept {
+    pub pended: Pended,
+    pub context: Argument,
+    pub callbacks: WSK_CLIENT_CONNECTION_DISPATCH,
+    /// Where the addresses go, or zero.
+    pub places: [usize; 2],
 }
 
 /// The sockets, by the address of the structure.
@@ -68,12 +114,71 @@ pub struct Sockets(pub LiteMap<usize, Socket>);
 
 impl Part for Mutex<Sockets> {}
 
-/// Whether the event of datagrams is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    Off,
-    On,
-    Static,
+/// Which events of a socket are on, and which callbacks run.
+#[derive(Default)]
+pub struct Events {
+    on: u32,
+    /// Those that are on for good.
+    fixed: u32,
+    running: LiteMap<u32, u32>,
+}
+
+impl Events {
+    /// Those of a new socket.
+    pub fn fixed(fixed: u32) -> Self {
+        Self { fixed, ..Self::default() }
+    }
+
+    /// Returns true if the event is on.
+    pub const fn is_on(&self, event: u32) -> bool {
+        (self.on | self.fixed) & event != 0
+    }
+
+    /// Returns true if one of the events is on for good.
+    pub const fn is_fixed(&self, events: u32) -> bool {
+        self.fixed & events != 0
+    }
+
+    /// The events of these that are on, and those that are on for good.
+    pub const fn split(&self, events: u32) -> (u32, u32) {
+        (self.on & events, self.fixed & events)
+    }
+
+    /// These are on from the beginning, and those for good.
+    pub const fn begin_with(&mut self, on: u32, fixed: u32) {
+        self.on |= on;
+        self.fixed |= fixed;
+    }
+
+    pub const fn enable(&mut self, events: u32) {
+        self.on |= events;
+    }
+
+    pub const fn disable(&mut self, event: u32) {
+        self.on &= !event;
+    }
+
+    /// A callback is about to be called.
+    pub fn begin(&mut self, event: u32) {
+        *self.running.entry(event).or_default() += 1;
+    }
+
+    /// It has returned.
+    pub fn end(&mut self, event: u32) {
+        if let Some(count) = self.running.get_mut(&event) {
+            *count -= 1;
+        }
+    }
+
+    /// Returns true if the callback runs.
+    pub fn runs(&self, event: u32) -> bool {
+        self.running.get(&event).is_some_and(|count| *count > 0)
+    }
+
+    /// Returns true if any callback runs.
+    pub fn run(&self) -> bool {
+        self.running.values().any(|count| *count > 0)
+    }
 }
 
 impl Socket {
@@ -93,10 +198,79 @@ impl Socket {
     pub fn address(&self, place: *const SOCKADDR, routine: &str) -> SocketAddr {
         address_of(place, self.family, routine)
     }
+
+    /// An option that was set, or zero.
+    pub fn option(&self, level: u32, code: u32) -> u32 {
+        self.options.get(&(level, code)).copied().unwrap_or_default()
+    }
+
+    /// It is of IPv6 and for IPv4 too, whose addresses are mapped into its own.
+    pub fn is_dual(&self) -> bool {
+        self.family == AF_INET6 && self.options.get(&(IPPROTO_IPV6, IPV6_V6ONLY)) == Some(&0)
+    }
+
+    /// It is one of TCP.
+    pub const fn is_stream(&self) -> bool {
+        matches!(self.role, Role::Listening(_) | Role::Connection(_))
+    }
+
+    /// Its port is that of a socket that listens.
+    pub fn shares_port(&self) -> bool {
+        matches!(&self.role, Role::Connection(connection) if connection.is_accepted)
+    }
+
+    /// Its client lets others have its address that want the same.
+    pub fn is_shared(&self) -> bool {
+        self.option(SOL_SOCKET, SO_REUSEADDR) != 0
+    }
+
+    /// What a datagram socket has.
+    pub fn datagrams(&mut self) -> Option<&mut Datagrams> {
+        if let Role::Datagrams(datagrams) = &mut self.role { Some(datagrams) } else { None }
+    }
+
+    /// What a socket has that listens.
+    pub fn listening(&mut self) -> Option<&mut Listening> {
+        if let Role::Listening(listening) = &mut self.role { Some(listening) } else { None }
+    }
+
+    /// What a socket has that is connected, or will be.
+    pub fn connection(&mut self) -> Option<&mut Connection> {
+        if let Role::Connection(connection) = &mut self.role { Some(connection) } else { None }
+    }
+
+    /// Returns true if the client has a callback for each of these events.
+    pub fn has_callbacks(&self, events: u32) -> bool {
+        let (there, known) = match &self.role {
+            Role::Basic => (0, 0),
+            Role::Datagrams(datagrams) => (mask(datagrams.callback, WSK_EVENT_RECEIVE_FROM), WSK_EVENT_RECEIVE_FROM),
+            // Those of connections are looked for when there is one.
+            Role::Listening(listening) => (mask(listening.callbacks.WskAcceptEvent, WSK_EVENT_ACCEPT), WSK_EVENT_ACCEPT),
+            Role::Connection(connection) => (events_of_connection(&connection.callbacks), EVENTS_OF_CONNECTIONS),
+        };
+        events & known & !there == 0
+    }
+}
+
+/// The events of sockets that are connected.
+pub const EVENTS_OF_CONNECTIONS: u32 = WSK_EVENT_RECEIVE | WSK_EVENT_DISCONNECT | WSK_EVENT_SEND_BACKLOG;
+
+const fn mask<T>(callback: Option<T>, event: u32) -> u32
+where
+    T: Copy,
+{
+    if callback.is_some() { event } else { 0 }
+}
+
+/// The events for which there is a callback.
+pub const fn events_of_connection(callbacks: &WSK_CLIENT_CONNECTION_DISPATCH) -> u32 {
+    mask(callbacks.WskReceiveEvent, WSK_EVENT_RECEIVE)
+        | mask(callbacks.WskDisconnectEvent, WSK_EVENT_DISCONNECT)
+        | mask(callbacks.WskSendBacklogEvent, WSK_EVENT_SEND_BACKLOG)
 }
 
 /// An address that a client has passed: of that family.
-fn address_of(place: *const SOCKADDR, family: u16, routine: &str) -> SocketAddr {
+pub fn address_of(place: *const SOCKADDR, family: u16, routine: &str) -> SocketAddr {
     present(place.addr(), "an address");
     // SAFETY: the client's structure, of which the family comes first and says how long it is.
     let length = match unsafe { place.cast::<u16>().read_unaligned() } {
@@ -111,9 +285,19 @@ fn address_of(place: *const SOCKADDR, family: u16, routine: &str) -> SocketAddr 
     })
 }
 
-/// Writes an address where a client wants it.
-pub fn write_address(place: *mut SOCKADDR, address: SocketAddr) {
-    let address = SOCKADDR_INET::from(address);
+/// An address as a socket of that family shows it.
+pub fn shown(address: SocketAddr, family: u16) -> SOCKADDR_INET {
+    match address {
+        SocketAddr::V4(own) if family == AF_INET6 => {
+            SocketAddr::new(own.ip().to_ipv6_mapped().into(), own.port()).into()
+        }
+        address => address.into(),
+    }
+}
+
+/// Writes an address where the client of a socket of that family wants it.
+pub fn write_address(place: *mut SOCKADDR, address: SocketAddr, family: u16) {
+    let address = shown(address, family);
     // SAFETY: the client's place has room for an address of its socket's family, and stays until the request is complete.
     unsafe { place.cast::<u8>().copy_from_nonoverlapping(address.as_ptr().cast(), address.length() as usize) };
 }

@@ -10,3 +10,7 @@ pub const INVALID_BUFFER_SIZE: NtStatus = NtStatus::from_bits(0xC000_0206);
 pub const INVALID_ADDRESS_COMPONENT: NtStatus = NtStatus::from_bits(0xC000_0207);
 pub const ADDRESS_ALREADY_EXISTS: NtStatus = NtStatus::from_bits(0xC000_020A);
 pub const DATA_NOT_ACCEPTED: NtStatus = NtStatus::from_bits(0xC000_021B);
+pub const REQUEST_NOT_ACCEPTED: NtStatus = NtStatus::from_bits(0xC000_00D0);
+pub const CONNECTION_RESET: NtStatus = NtStatus::from_bits(0xC000_020D);
+pub const GRACEFUL_DISCONNECT: NtStatus = NtStatus::from_bits(0xC000_0237);
+pub const NO_MATCH: NtStatus = NtStatus::from_bits(0xC000_0272);

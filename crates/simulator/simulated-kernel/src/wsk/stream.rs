@@ -1,0 +1,131 @@
+//! A connection at work: what it sends, and how it ends.
+
+use std::sync::Arc;
+
+use ndkpi::NtStatus;
+
+use super::{
+    connection::{Connect, Connection, Stage},
+    segment::Segment,
+    sockets::{Socket, Sockets},
+};
+use crate::state::State;
+
+/// How long the other side may be silent, in microseconds, about what it has to answer: as long as Windows asks for a connection.
+pub const PATIENCE: u64 = 21_000_000;
+
+/// Does something with a socket's connection, if the socket is there and has one.
+pub fn with_connection<R>(state: &State, address: usize, work: impl FnOnce(&mut Connection) -> R) -> Option<R> {
+    state.locked::<Sockets>().0.get_mut(&address).and_then(Socket::connection).map(work)
+}
+
+/// Tells the other side something.
+pub fn tell(state: &Arc<State>, address: usize, segment: Segment) {
+    let way = {
+        let mut sockets = state.locked::<Sockets>();
+        let Some(socket) = sockets.0.get_mut(&address) else { return };
+        let local = socket.local;
+        let Some(connection) = socket.connection() else { return };
+        if let Some(host) = &connection.host {
+            return host.give(segment);
+        }
+        local.zip(connection.remote).map(|way| (way, connection.id))
+    };
+    if let Some(((local, remote), id)) = way {
+        state.carry_segment(local, remote, segment.encode(id));
+    }
+}
+
+/// Sends as much as may be sent.
+pub fn pump(state: &Arc<State>, address: usize) {
+    while let Some(segment) = with_connection(state, address, |connection| {
+        if matches!(connection.stage, Stage::Connected) { connection.outgoing.next() } else { None }
+    })
+    .flatten()
+    {
+        tell(state, address, segment);
+    }
+    watch(state, address);
+}
+
+/// Ends the connection when the other side is silent for too long.
+fn watch(state: &Arc<State>, address: usize) {
+    let watched = with_connection(state, address, |connection| {
+        let (id, out) = (connection.id, &mut connection.outgoing);
+        let begins = connection.host.is_none() && out.waits() && !out.is_watched;
+        out.is_watched |= begins;
+        begins.then_some((id, out.received))
+    });
+    let Some(Some((id, received))) = watched else { return };
+    state.after(PATIENCE, move |state| {
+        let is_silent = with_connection(state, address, |connection| {
+            let out = &mut connection.outgoing;
+            (connection.id == id && matches!(connection.stage, Stage::Connected)).then(|| {
+                out.is_watched = false;
+                out.waits() && out.received == received
+            })
+        });
+        match is_silent.flatten() {
+            Some(true) => end(state, address, NtStatus::IO_TIMEOUT, By::Silence),
+            Some(false) => watch(state, address),
+            None => {}
+        }
+    });
+}
+
+/// Who ends a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// This side: the other one is told.
+    Us,
+    /// The other side.
+    Them,
+    /// Nobody: the other side is not there any more.
+    Silence,
+}
+
+/// Ends a connection, with all its requests. Who gives out what has come tells the client.
+pub fn end(state: &Arc<State>, address: usize, status: NtStatus, by: By) {
+    if by == By::Us {
+        tell(state, address, Segment::Reset);
+    }
+    let Some(ended) = with_connection(state, address, |connection| {
+        let (out, incoming) = (&mut connection.outgoing, &mut connection.incoming);
+        if matches!(connection.stage, Stage::Over(_)) {
+            return None;
+        }
+        incoming.arrived.clear();
+        incoming.is_reset = by != By::Us;
+        let sends = std::mem::take(&mut out.sends);
+        let receives = std::mem::take(&mut incoming.receives);
+        let stage = std::mem::replace(&mut connection.stage, Stage::Over(status));
+        Some((stage, sends, receives, out.disconnect.take(), connection.host.take()))
+    })
+    .flatten() else {
+        return;
+    };
+    let (stage, sends, receives, disconnect, host) = ended;
+    drop(host);
+    if let Stage::Connecting(connect) = stage {
+        connect.pended.end(state, status, 0);
+    }
+    sends.into_iter().for_each(|send| send.finish(state, status));
+    receives.into_iter().for_each(|receive| receive.pended.end(state, status, 0));
+    if let Some(disconnect) = disconnect {
+        disconnect.end(state, status, 0);
+    }
+}
+
+/// Takes the request to connect of a socket that waits for the other side, which has that stage from here on.
+pub fn take_connect(state: &State, address: usize, id: u64, stage: Stage) -> Option<Connect> {
+    with_connection(state, address, |connection| {
+        if connection.id != id || !matches!(connection.stage, Stage::Connecting(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut connection.stage, stage) {
+            Stage::Connecting(connect) => Some(connect),
+            _ => None,
+        }
+    })
+    .flatten()
+}
