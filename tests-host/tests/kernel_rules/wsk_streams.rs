@@ -14,12 +14,12 @@ use std::{
 };
 
 use ndis::{
-    IPPROTO_IPV6, IPPROTO_TCP, IPV6_V6ONLY, SIO_WSK_QUERY_IDEAL_SEND_BACKLOG, SIO_WSK_QUERY_RECEIVE_BACKLOG,
-    SO_WSK_EVENT_CALLBACK, SOCK_STREAM, SOL_SOCKET, WSK_BUF, WSK_CLIENT_CONNECTION_DISPATCH,
-    WSK_CLIENT_LISTEN_DISPATCH, WSK_CONTROL_SOCKET_TYPE, WSK_DATA_INDICATION, WSK_EVENT_ACCEPT,
-    WSK_EVENT_CALLBACK_CONTROL, WSK_EVENT_DISABLE, WSK_EVENT_DISCONNECT, WSK_EVENT_RECEIVE, WSK_EVENT_SEND_BACKLOG,
-    WSK_FLAG_ABORTIVE, WSK_FLAG_BASIC_SOCKET, WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_DRAIN, WSK_FLAG_LISTEN_SOCKET,
-    WSK_FLAG_NODELAY, WSK_FLAG_STREAM_SOCKET, WSK_FLAG_WAITALL, WSK_PROVIDER_BASIC_DISPATCH,
+    ADDRINFOEXW, IPPROTO_IPV6, IPPROTO_TCP, IPV6_V6ONLY, NDIS_STRING, SIO_WSK_QUERY_IDEAL_SEND_BACKLOG,
+    SIO_WSK_QUERY_RECEIVE_BACKLOG, SO_WSK_EVENT_CALLBACK, SOCK_STREAM, SOL_SOCKET, WSK_BUF,
+    WSK_CLIENT_CONNECTION_DISPATCH, WSK_CLIENT_LISTEN_DISPATCH, WSK_CONTROL_SOCKET_TYPE, WSK_DATA_INDICATION,
+    WSK_EVENT_ACCEPT, WSK_EVENT_CALLBACK_CONTROL, WSK_EVENT_DISABLE, WSK_EVENT_DISCONNECT, WSK_EVENT_RECEIVE,
+    WSK_EVENT_SEND_BACKLOG, WSK_FLAG_ABORTIVE, WSK_FLAG_BASIC_SOCKET, WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_DRAIN,
+    WSK_FLAG_LISTEN_SOCKET, WSK_FLAG_NODELAY, WSK_FLAG_STREAM_SOCKET, WSK_FLAG_WAITALL, WSK_PROVIDER_BASIC_DISPATCH,
     WSK_PROVIDER_CONNECTION_DISPATCH, WSK_PROVIDER_LISTEN_DISPATCH, WSK_SET_STATIC_EVENT_CALLBACKS, WSK_SOCKET,
 };
 use ndkpi::{AF_INET, AF_INET6, NtStatus, SOCKADDR, SOCKADDR_INET};
@@ -892,7 +892,10 @@ fn a_stream_is_whole_over_any_network() {
 #[test]
 fn a_network_that_loses_everything_ends_connections() {
     with_seed(5, |network, driver| {
-        network.set_medium(Medium::Memory { impairment: Impairment { lost: 1_000_000, ..Impairment::default() }, seed: 1 });
+        network.set_medium(Medium::Memory {
+            impairment: Impairment { lost: 1_000_000, ..Impairment::default() },
+            seed: 1,
+        });
         driver.run(|| {
             let client = Client::new();
             let (listener, one) = (client.listens(A), Streams::bound(client, "0.0.0.0:0"));
@@ -913,15 +916,20 @@ fn sockets_that_are_no_longer_functional_say_so() {
                 let (listener, one, two) = client.pair();
                 listener.enable(WSK_EVENT_ACCEPT);
                 one.enable(WSK_EVENT_RECEIVE);
-                *SOCKETS.lock().expect("nobody panics") = [listener, one, two].map(|socket| socket.0.expose_provenance());
+                *SOCKETS.lock().expect("nobody panics") =
+                    [listener, one, two].map(|socket| socket.0.expose_provenance());
                 client.registration.expose_provenance()
             });
-            let sockets = SOCKETS.lock().expect("nobody panics").map(|socket| Stream(ptr::with_exposed_provenance_mut(socket)));
+            let sockets =
+                SOCKETS.lock().expect("nobody panics").map(|socket| Stream(ptr::with_exposed_provenance_mut(socket)));
             let [listener, _, two] = sockets;
             let (receiving, accepting, mut room) =
                 driver.run(|| (Request::new(), Request::new(), Chain::of(&[&[0; 8]])));
             let said = driver.run(|| {
-                (two.receive_as(&mut room.buffer, 0, &receiving), listener.accept_as(ptr::null_mut(), false, &accepting))
+                (
+                    two.receive_as(&mut room.buffer, 0, &receiving),
+                    listener.accept_as(ptr::null_mut(), false, &accepting),
+                )
             });
             network.break_sockets();
             driver.run(|| {
@@ -1084,6 +1092,101 @@ fn an_echo_server_in_the_order_of_calls_of_many_drivers() {
         assert_eq!(server.disconnect(b"", 0), SUCCESS);
         close_all(client, [server, one, listener]);
     });
+}
+
+/// Units of a name, and a string of them that ends with a zero.
+fn string(words: &str, room: usize) -> (PVOID, NDIS_STRING) {
+    let units: Vec<u16> = words.encode_utf16().collect();
+    let block = allocate(room.max(2));
+    // SAFETY: the block has room for them.
+    unsafe { block.cast::<u16>().copy_from_nonoverlapping(units.as_ptr(), units.len()) };
+    let bytes = |count: usize| u16::try_from(count).expect("few");
+    let string = NDIS_STRING { Length: bytes(units.len() * 2), MaximumLength: bytes(room), Buffer: block.cast() };
+    (block, string)
+}
+
+/// Asks for the addresses of a name: the status, the addresses, and the list, which is not freed.
+fn addresses(client: Client, node: &str, service: &str) -> (NtStatus, Vec<SocketAddr>, *mut ADDRINFOEXW) {
+    // SAFETY: the table is static.
+    let get = unsafe { (*client.npi.Dispatch).WskGetAddressInfo }.expect("a function");
+    let ((one, mut node), (other, mut service)) = (string(node, 64), string(service, 64));
+    let (request, place, none) = (Request::new(), allocate(8).cast::<*mut ADDRINFOEXW>(), ptr::null_mut());
+    let (process, hints) = (ptr::null_mut(), ptr::null_mut());
+    let (node, service) = (&raw mut node, &raw mut service);
+    let irp = request.irp();
+    let said = call!(get(client.npi.Client, node, service, 0, none, hints, place, process, process, irp));
+    let (status, _) = request.end(said);
+    let (mut found, mut list) = (Vec::new(), ptr::null_mut());
+    if status == SUCCESS {
+        // SAFETY: the request has written it.
+        list = unsafe { place.read() };
+        let mut next = list;
+        while !next.is_null() {
+            // SAFETY: a structure of the list.
+            let here = unsafe { next.read() };
+            // SAFETY: an address of that length.
+            let address = unsafe { SOCKADDR_INET::read(here.ai_addr, u32::try_from(here.ai_addrlen).expect("short")) };
+            found.push(address.and_then(|address| address.to_socket_addr()).expect("an address"));
+            next = here.ai_next;
+        }
+    }
+    [one, other, place.cast()].into_iter().for_each(free);
+    (status, found, list)
+}
+
+fn free_list(client: Client, list: *mut ADDRINFOEXW) {
+    // SAFETY: the table is static.
+    let function = unsafe { (*client.npi.Dispatch).WskFreeAddressInfo }.expect("a function");
+    call!(function(client.npi.Client, list));
+}
+
+/// The name of an address, with that much room, in bytes.
+fn name_of(client: Client, address: &str, room: usize, flags: u32) -> Result<String, NtStatus> {
+    // SAFETY: the table is static.
+    let get = unsafe { (*client.npi.Dispatch).WskGetNameInfo }.expect("a function");
+    let ((block, mut node), request, address) = (string("", room), Request::new(), inet(address));
+    let (place, none) = (&raw mut node, ptr::null_mut());
+    let from = address.as_ptr().cast_mut();
+    let said = call!(get(client.npi.Client, from, 28, place, ptr::null_mut(), flags, none, none, request.irp()));
+    let (status, _) = request.end(said);
+    // SAFETY: the block has that many units.
+    let units = unsafe { std::slice::from_raw_parts(block.cast::<u16>(), usize::from(node.Length / 2)) };
+    let name = String::from_utf16_lossy(units);
+    free(block);
+    status.ok().map(|()| name)
+}
+
+#[test]
+fn names_stand_for_addresses_and_addresses_for_names() {
+    const NO_MATCH: NtStatus = NtStatus::from_bits(0xC000_0272);
+    for seed in seeds() {
+        with_seed(seed, |network, driver| {
+            network.add_name("Server", "192.168.1.11".parse().expect("an address"));
+            driver.run(|| {
+                let client = Client::new();
+                for (node, service, expected) in [
+                    ("192.168.1.12", "80", &["192.168.1.12:80"][..]),
+                    ("fe80::1", "", &["[fe80::1]:0"]),
+                    ("server", "7", &["192.168.1.11:7"]),
+                    ("localhost", "7", &["[::1]:7", "127.0.0.1:7"]),
+                ] {
+                    let (status, found, list) = addresses(client, node, service);
+                    let expected: Vec<SocketAddr> =
+                        expected.iter().map(|address| address.parse().expect("an address")).collect();
+                    assert_eq!((status, found), (SUCCESS, expected), "{node}");
+                    free_list(client, list);
+                }
+                assert_eq!(addresses(client, "nobody", "7").0, NO_MATCH);
+                assert_eq!(addresses(client, "server", "http").0, NO_MATCH, "names of services are not known");
+                assert_eq!(name_of(client, A, 64, 0), Ok("server".to_owned()));
+                assert_eq!(name_of(client, A, 64, 2), Ok("192.168.1.11".to_owned()));
+                assert_eq!(name_of(client, B, 64, 0), Ok("192.168.1.12".to_owned()));
+                assert_eq!(name_of(client, B, 64, 4), Err(NO_MATCH));
+                assert_eq!(name_of(client, A, 12, 0), Err(NtStatus::BUFFER_TOO_SMALL), "no room for the zero");
+                client.end();
+            });
+        });
+    }
 }
 
 /// What a client does wrong.
@@ -1263,6 +1366,25 @@ breaks! {
         let (listener, one, _) = client.pair();
         [listener, one].into_iter().for_each(Stream::close);
         client.end();
+    };
+    a_list_of_addresses_freed_twice breaks BadHandle by |client| {
+        let (_, _, list) = addresses(client, "localhost", "");
+        free_list(client, list);
+        free_list(client, list);
+    };
+    a_list_of_addresses_that_is_never_freed breaks ReferenceLeak by |client| {
+        let _ = addresses(client, "localhost", "");
+        client.end();
+    };
+    a_name_asked_for_above_passive_level breaks IrqlTooHigh by |client| {
+        let (request, (_, mut node)) = (Request::new(), string("localhost", 64));
+        // SAFETY: the table is static.
+        let get = unsafe { (*client.npi.Dispatch).WskGetAddressInfo }.expect("a function");
+        let (mut list, none) = (ptr::null_mut(), ptr::null_mut());
+        let (node, place, hints) = (&raw mut node, &raw mut list, ptr::null_mut());
+        raise(2);
+        let irp = request.irp();
+        let _ = call!(get(client.npi.Client, node, ptr::null_mut(), 0, ptr::null_mut(), hints, place, none, none, irp));
     };
     a_connect_above_dispatch_level breaks IrqlTooHigh by |client| {
         let (one, request) = (Streams::bound(client, B), Request::new());

@@ -167,30 +167,18 @@ pub type PFN_WSK_GET_REMOTE_ADDRESS =
     unsafe extern "system" fn(Socket: *mut WSK_SOCKET, RemoteAddress: *mut SOCKADDR, Irp: *mut IRP) -> NtStatus;
 
 /// Sends bytes; complete when all have been sent. The flag is [`WSK_FLAG_NODELAY`]. IRQL <= `DISPATCH_LEVEL`.
-pub type PFN_WSK_SEND = unsafe extern "system" fn(
-    Socket: *mut WSK_SOCKET,
-    Buffer: *mut WSK_BUF,
-    Flags: u32,
-    Irp: *mut IRP,
-) -> NtStatus;
+pub type PFN_WSK_SEND =
+    unsafe extern "system" fn(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: u32, Irp: *mut IRP) -> NtStatus;
 
 /// Receives bytes; none when the other side has ended the stream. The flag is [`WSK_FLAG_WAITALL`] or [`WSK_FLAG_DRAIN`].
 /// IRQL <= `DISPATCH_LEVEL`.
-pub type PFN_WSK_RECEIVE = unsafe extern "system" fn(
-    Socket: *mut WSK_SOCKET,
-    Buffer: *mut WSK_BUF,
-    Flags: u32,
-    Irp: *mut IRP,
-) -> NtStatus;
+pub type PFN_WSK_RECEIVE =
+    unsafe extern "system" fn(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: u32, Irp: *mut IRP) -> NtStatus;
 
 /// Ends the stream to the other side, after the last bytes if there are any, or with [`WSK_FLAG_ABORTIVE`] the connection.
 /// IRQL <= `DISPATCH_LEVEL`.
-pub type PFN_WSK_DISCONNECT = unsafe extern "system" fn(
-    Socket: *mut WSK_SOCKET,
-    Buffer: *mut WSK_BUF,
-    Flags: u32,
-    Irp: *mut IRP,
-) -> NtStatus;
+pub type PFN_WSK_DISCONNECT =
+    unsafe extern "system" fn(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: u32, Irp: *mut IRP) -> NtStatus;
 
 /// Gives back data that a callback has kept: the whole list, by its first. IRQL <= `DISPATCH_LEVEL`.
 pub type PFN_WSK_RELEASE_DATA_INDICATION_LIST =

@@ -282,6 +282,21 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_that_is_lost_comes_later() {
+        let mut network = network(2, Impairment { lost: 500_000, ..Impairment::default() }, 1);
+        let segment = |number: u8| {
+            let content = Content::Segment { source: address(0), destination: address(1), bytes: vec![number] };
+            Timed { time: 0, content }
+        };
+        network.report(0, Report { next: None, sent: (0..100).map(segment).collect() });
+        network.report(1, waits(None));
+        let Next::Go(grants) = network.go_on() else { panic!("segments are under way") };
+        let came = &grants[0].1.came;
+        assert_eq!(came.len(), 100, "all of them");
+        assert!(came[0].time == DELAY && came[99].time > 300_000, "{came:?}");
+    }
+
+    #[test]
     fn machines_with_nothing_to_do_are_stuck_when_nothing_is_under_way() {
         let mut network = network(3, Impairment::default(), 1);
         network

@@ -327,9 +327,9 @@ rules! {
     /// A socket of Winsock Kernel is never closed, and a deregistration waits for that.
     WskSocketsOpen = "wsk-sockets-open"
         windows "WskDeregister waits until every socket is closed.",
-    /// A socket was used in a state in which that is not allowed: before it is bound, in the middle of another call, or after its close.
+    /// A socket was used in a state in which that is not allowed: before it is bound or connected, in the middle of another call, or after its close.
     WskSocketState = "wsk-socket-state"
-        windows "A socket is bound before it is used, has one control request at a time, and is closed last: WSK fails the call, or its IRP, with STATUS_INVALID_DEVICE_STATE or does not look.",
+        windows "A socket is bound before it is used, and connected before it sends, has one control request at a time, and is closed last: WSK fails the call, or its IRP, with STATUS_INVALID_DEVICE_STATE or does not look.",
     /// An IRP was given to Winsock Kernel, or none, that it cannot complete.
     WskIrp = "wsk-irp"
         windows "Each call of WSK takes an IRP with one stack location at least, which the caller has allocated or reused, and a completion routine that keeps it.",
@@ -342,9 +342,9 @@ rules! {
     /// Memory of a region of NDK that is registered, or of a mapping that is built, was freed, or its pages were unlocked; or the MDL of the region was freed.
     NdkMemoryInUse = "ndk-memory-in-use"
         windows "The pages stay locked until the region is deregistered or closed, or the mapping released, and no request uses them any more (NDKPI 7.4, 7.5): the adapter reads and writes them by their physical addresses, whoever has them by then. Whether the MDL of a region may go is not documented.",
-    /// Datagrams that a callback has kept were not released, or something that it has not kept; or its answer is none.
+    /// Datagrams or data that a callback has kept were not released, or something that it has not kept; or its answer is none.
     WskIndication = "wsk-indication"
-        windows "Datagrams that WskReceiveFromEvent has kept, by STATUS_PENDING, are released by WskRelease; others are WSK's again when it returns.",
+        windows "Datagrams that WskReceiveFromEvent has kept, and data that WskReceiveEvent has, by STATUS_PENDING, are released by WskRelease; others are WSK's again when it returns.",
     /// A thread waits, and nothing is left that could end the wait.
     Deadlock = "deadlock"
         windows "Windows waits for ever. Driver Verifier's Deadlock Detection knows of locks only, and 0x9F of power requests.",

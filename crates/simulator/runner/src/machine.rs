@@ -7,7 +7,8 @@ use ntstatus::NtStatus;
 
 use crate::{
     faults::RunFaults,
-    script::{Asks, Device, Image, Prefix, Settings},
+    script::{Asks, Device, Image, Settings},
+    worker::Place,
 };
 
 /// What a program gets for a request.
@@ -130,9 +131,9 @@ pub trait Machine {
     /// Lets time pass.
     fn sleep(&mut self, microseconds: u64);
 
-    /// From now on the machine is one of several: it has an interface with these addresses in the network between them, and its time goes
-    /// on with that of so many others. Before anything else.
-    fn join(&mut self, addresses: &[Prefix], others: usize, exchange: Box<dyn Exchange>);
+    /// From now on the machine is one of several: it has an interface with its addresses in the network between them, and its time goes
+    /// on with that of the others. Before anything else.
+    fn join(&mut self, place: &Place, exchange: Box<dyn Exchange>);
 
     /// Waits until every machine has come to the barrier of that name.
     fn meet(&mut self, barrier: &str);

@@ -68,7 +68,13 @@ impl<'job> Member<'job> {
         mut command: Command,
     ) -> Result<Self, String> {
         let others = job.script.machines.len() - 1;
-        let place = Place { number: number as u64, others, addresses: node.addresses.clone() };
+        let names = job
+            .script
+            .machines
+            .iter()
+            .flat_map(|node| node.addresses.iter().map(|(address, _)| (node.name.clone(), *address)));
+        let (number, addresses, names) = (number as u64, node.addresses.clone(), names.collect());
+        let place = Place { number, others, addresses, names };
         let recordings = job.recordings.clone();
         let input = Job {
             portions: portions.iter().copied().collect(),

@@ -7,6 +7,7 @@
 use std::{
     collections::VecDeque,
     io::{BufRead, BufReader, Read, Write},
+    net::IpAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
@@ -66,6 +67,8 @@ pub struct Place {
     pub others: usize,
     /// The addresses that it has in the network between them.
     pub addresses: Vec<Prefix>,
+    /// The names of all machines, with each of their addresses.
+    pub names: Vec<(String, IpAddr)>,
 }
 
 impl Place {
@@ -190,7 +193,7 @@ pub fn work(job: &Job, machines: &impl Machines) {
             let seed = job.place.as_ref().map_or(run.seed, |place| place.seed(run.seed));
             let mut machine = machines.machine(seed, job.script.kernel);
             if let Some(place) = &job.place {
-                machine.join(&place.addresses, place.others, Box::new(Line));
+                machine.join(place, Box::new(Line));
             }
             machine.inject(plan);
             let recording = job.recordings.as_ref().map(|recordings| recordings.of(&run, fault));

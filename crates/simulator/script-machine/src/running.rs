@@ -11,7 +11,8 @@ use runner::{
     Answer, Machine,
     faults::RunFaults,
     machine::Control,
-    script::{Asks, Device, DeviceKind, INTERFACE, Image, Interface, Prefix, RegistryValue},
+    script::{Asks, Device, DeviceKind, INTERFACE, Image, Interface, RegistryValue},
+    worker::Place,
 };
 use simulated_kernel::{
     Driver, File, Injection, IoFile, IoPending, Kernel, NewInterface, Nic, NicInterface, Pending, PlainDevice, Takes,
@@ -303,16 +304,19 @@ impl<L: Load> Machine for Running<L> {
         self.kernel.sleep(microseconds);
     }
 
-    fn join(&mut self, addresses: &[Prefix], others: usize, exchange: Box<dyn Exchange>) {
+    fn join(&mut self, place: &Place, exchange: Box<dyn Exchange>) {
         let network = self.kernel.network();
         network.join(exchange);
-        if !addresses.is_empty() {
+        if !place.addresses.is_empty() {
             let (index, _) = network.add_interface(&NewInterface::ethernet("Network"));
-            for (address, prefix) in addresses {
+            for (address, prefix) in &place.addresses {
                 network.add_address(index, *address, *prefix);
             }
         }
-        self.others = others;
+        for (name, address) in &place.names {
+            network.add_name(name, *address);
+        }
+        self.others = place.others;
     }
 
     fn meet(&mut self, barrier: &str) {

@@ -52,7 +52,8 @@ use crate::{
         trace::{Events, Providers},
     },
     wsk::{
-        clients::Clients, clockwork::Going, host_stream::Delivery, joined::Joined, medium::Carrier, request::PendedRequests, sockets::Sockets,
+        clients::Clients, clockwork::Going, host_stream::Delivery, joined::Joined, medium::Carrier, names::Names,
+        request::PendedRequests, sockets::Sockets,
     },
 };
 
@@ -194,6 +195,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<Carrier>>();
     parts.add::<Mutex<Joined>>();
     parts.add::<Mutex<Delivery>>();
+    parts.add::<Mutex<Names>>();
     parts.add::<Mutex<PendedRequests>>();
     parts.add::<Mutex<Sockets>>();
     // NDIS.

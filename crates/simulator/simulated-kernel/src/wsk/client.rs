@@ -5,18 +5,17 @@ use std::sync::Arc;
 use host::machine::Irql;
 use litemap::LiteMap;
 use ndis::{
-    IRP, WSK_CLIENT_NPI, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_DISPATCH,
-    WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_SET_STATIC_EVENT_CALLBACKS, WSK_VERSION_1_0,
+    IRP, WSK_CLIENT_NPI, WSK_INFINITE_WAIT, WSK_NO_WAIT, WSK_PROVIDER_DISPATCH, WSK_PROVIDER_NPI, WSK_REGISTRATION,
+    WSK_SET_STATIC_EVENT_CALLBACKS, WSK_VERSION_1_0,
 };
 use ndkpi::{NtStatus, WSK_CLIENT, WSK_PROVIDER_NDK_DISPATCH, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH};
 use wdk_bindings::{DRIVER_OBJECT, IRP_MJ_MAXIMUM_FUNCTION, PVOID};
 
 use super::{
-    absent,
     buffer::present,
     clients::{Client, Clients, captured, is_deregistered, with},
     clockwork::{self, Clockwork},
-    control, ndk, socket,
+    control, names, ndk, socket,
     sockets::Sockets,
 };
 use crate::{
@@ -36,9 +35,9 @@ static FUNCTIONS: WSK_PROVIDER_DISPATCH = WSK_PROVIDER_DISPATCH {
     WskSocket: Some(socket::socket),
     WskSocketConnect: Some(socket::socket_connect),
     WskControlClient: Some(control_client),
-    WskGetAddressInfo: Some(absent::get_address_info),
-    WskFreeAddressInfo: Some(absent::free_address_info),
-    WskGetNameInfo: Some(absent::get_name_info),
+    WskGetAddressInfo: Some(names::get_address_info),
+    WskFreeAddressInfo: Some(names::free_address_info),
+    WskGetNameInfo: Some(names::get_name_info),
 };
 
 #[unsafe(no_mangle)]

@@ -88,6 +88,7 @@ impl Network {
 impl State {
     /// A driver is unloaded: its clients must have deregistered.
     pub fn check_wsk(&self, owner: DriverId, name: &str) {
+        self.check_names(owner, name);
         let clients = self.locked::<Clients>();
         let Some(client) = clients.registered.values().find(|client| client.owner == owner) else { return };
         let what = if client.captured > 0 { "the provider of Winsock Kernel captured" } else { "a client registered" };

@@ -17,8 +17,9 @@ use super::{
     segment::Segment,
     sockets::{self, Sockets},
     status::CANCELLED,
-    stream::{PATIENCE, pump, take_connect, tell, with_connection},
+    stream::{PATIENCE, take_connect, tell, with_connection},
     stream_receive::{feed, of_connection},
+    stream_send::pump,
 };
 use crate::{pins::Pin, report::bug_check, rule::Rule, state::State};
 

@@ -1,8 +1,6 @@
 //! The functions of a socket that is connected, or will be.
 
-use ndis::{
-    CMSGHDR, IRP, WSK_BUF, WSK_PROVIDER_BASIC_DISPATCH, WSK_PROVIDER_CONNECTION_DISPATCH, WSK_SOCKET,
-};
+use ndis::{CMSGHDR, IRP, WSK_BUF, WSK_PROVIDER_BASIC_DISPATCH, WSK_PROVIDER_CONNECTION_DISPATCH, WSK_SOCKET};
 use ndkpi::NtStatus;
 
 use super::{address, close, connect, control, stream_receive, stream_send};

@@ -65,7 +65,9 @@ pub unsafe extern "system" fn control_socket(
                 fix_address(state, call, socket, code, (input_size, input))
             })
         }
-        (WSK_CONTROL_SOCKET_TYPE::SET_OPTION | WSK_CONTROL_SOCKET_TYPE::GET_OPTION, _) if options::is_known(level, code) => {
+        (WSK_CONTROL_SOCKET_TYPE::SET_OPTION | WSK_CONTROL_SOCKET_TYPE::GET_OPTION, _)
+            if options::is_known(level, code) =>
+        {
             let _inside = state.enter_socket(socket, NAME);
             let (input, output) = ((input_size, input), (output_size, output));
             if kind == WSK_CONTROL_SOCKET_TYPE::SET_OPTION {

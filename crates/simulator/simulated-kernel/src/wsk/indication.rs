@@ -9,12 +9,7 @@ use ndis::{
 use ndkpi::{NtStatus, SOCKADDR_INET};
 use wdk_bindings::MDL;
 
-use super::{
-    medium::Datagram,
-    receive, request,
-    sockets::Sockets,
-    status::DATA_NOT_ACCEPTED,
-};
+use super::{medium::Datagram, receive, request, sockets::Sockets, status::DATA_NOT_ACCEPTED};
 use crate::{context, report::bug_check, rule::Rule, state::State, wdm::mdl};
 
 /// A list that a callback has, or has kept.

@@ -144,12 +144,7 @@ pub unsafe extern "system" fn inspect_complete(
 }
 
 /// A connection has come to the socket at `listener`. Returns its own socket, or `None` if too many wait.
-pub fn came(
-    state: &Arc<State>,
-    listener: usize,
-    id: u64,
-    (local, remote): (SocketAddr, SocketAddr),
-) -> Option<usize> {
+pub fn came(state: &Arc<State>, listener: usize, id: u64, (local, remote): (SocketAddr, SocketAddr)) -> Option<usize> {
     let wanted = {
         let mut sockets = state.locked::<Sockets>();
         let socket = sockets.0.get_mut(&listener).filter(|socket| !socket.is_closing && !socket.is_broken)?;

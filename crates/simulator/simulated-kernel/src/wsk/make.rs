@@ -10,7 +10,9 @@ use super::{
     request,
     sockets::{Events, Role, Socket, Sockets},
 };
-use crate::{argument::Argument, context::DriverId, report::bug_check, rule::Rule, state::State, wdm::io::device::Device};
+use crate::{
+    argument::Argument, context::DriverId, report::bug_check, rule::Rule, state::State, wdm::io::device::Device,
+};
 
 /// What a new socket is of.
 pub struct Wanted {

@@ -2,7 +2,6 @@
 
 #![allow(non_snake_case, reason = "names of the C headers")]
 
-mod absent;
 mod address;
 mod arrival;
 mod broken;
@@ -21,6 +20,7 @@ pub mod joined;
 mod listen;
 mod make;
 pub mod medium;
+pub mod names;
 mod ndk;
 mod options;
 mod receive;

@@ -14,11 +14,7 @@ use super::{
     sockets::{self, Socket, Sockets, size_of_address, write_address},
     status::CANCELLED,
 };
-use crate::{
-    pins::Pin,
-    state::State,
-    tracked,
-};
+use crate::{pins::Pin, state::State, tracked};
 
 /// A request to receive a datagram.
 pub struct Receive {
@@ -190,8 +186,7 @@ pub fn feed(state: &Arc<State>, address: usize) {
         let next = {
             let mut sockets = state.locked::<Sockets>();
             let Some(socket) = sockets.0.get_mut(&address) else { return };
-            let (is_over, is_on) =
-                (socket.is_closing || socket.is_broken, socket.events.is_on(WSK_EVENT_RECEIVE_FROM));
+            let (is_over, is_on) = (socket.is_closing || socket.is_broken, socket.events.is_on(WSK_EVENT_RECEIVE_FROM));
             let Some(datagrams) = socket.datagrams() else { return };
             if is_over || datagrams.arrived.is_empty() {
                 Next::Nothing

@@ -106,7 +106,9 @@ pub unsafe extern "system" fn socket(
     request::function("WskSocket", |state| {
         captured(state, client, "WskSocket");
         let is_known = match flags {
-            WSK_FLAG_BASIC_SOCKET => [(SOCK_DGRAM, IPPROTO_UDP), (SOCK_STREAM, IPPROTO_TCP)].contains(&(kind, protocol)),
+            WSK_FLAG_BASIC_SOCKET => {
+                [(SOCK_DGRAM, IPPROTO_UDP), (SOCK_STREAM, IPPROTO_TCP)].contains(&(kind, protocol))
+            }
             WSK_FLAG_DATAGRAM_SOCKET => (kind, protocol) == (SOCK_DGRAM, IPPROTO_UDP),
             WSK_FLAG_LISTEN_SOCKET | WSK_FLAG_CONNECTION_SOCKET => (kind, protocol) == (SOCK_STREAM, IPPROTO_TCP),
             _ => false,
@@ -123,8 +125,7 @@ pub unsafe extern "system" fn socket(
             }
             WSK_FLAG_LISTEN_SOCKET => {
                 let callbacks = callbacks_of_listener(dispatch.cast());
-                let listening =
-                    Listening { callbacks, accepts: [].into(), waiting: [].into(), host: None };
+                let listening = Listening { callbacks, accepts: [].into(), waiting: [].into(), host: None };
                 let events = WSK_EVENT_ACCEPT | EVENTS_OF_CONNECTIONS;
                 (Role::Listening(Box::new(listening)), (&raw const OF_LISTENING).cast(), events)
             }

@@ -8,7 +8,7 @@ use std::{
 
 use litemap::LiteMap;
 use ndis::{
-    IPPROTO_IPV6, IPV6_V6ONLY, IRP, SOL_SOCKET, PFN_WSK_RECEIVE_FROM_EVENT, WSK_CLIENT_CONNECTION_DISPATCH,
+    IPPROTO_IPV6, IPV6_V6ONLY, IRP, PFN_WSK_RECEIVE_FROM_EVENT, SOL_SOCKET, WSK_CLIENT_CONNECTION_DISPATCH,
     WSK_CLIENT_LISTEN_DISPATCH, WSK_EVENT_ACCEPT, WSK_EVENT_DISCONNECT, WSK_EVENT_RECEIVE, WSK_EVENT_RECEIVE_FROM,
     WSK_EVENT_SEND_BACKLOG, WSK_SOCKET,
 };
@@ -245,7 +245,9 @@ impl Socket {
             Role::Basic => (0, 0),
             Role::Datagrams(datagrams) => (mask(datagrams.callback, WSK_EVENT_RECEIVE_FROM), WSK_EVENT_RECEIVE_FROM),
             // Those of connections are looked for when there is one.
-            Role::Listening(listening) => (mask(listening.callbacks.WskAcceptEvent, WSK_EVENT_ACCEPT), WSK_EVENT_ACCEPT),
+            Role::Listening(listening) => {
+                (mask(listening.callbacks.WskAcceptEvent, WSK_EVENT_ACCEPT), WSK_EVENT_ACCEPT)
+            }
             Role::Connection(connection) => (events_of_connection(&connection.callbacks), EVENTS_OF_CONNECTIONS),
         };
         events & known & !there == 0

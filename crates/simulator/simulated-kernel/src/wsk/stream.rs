@@ -1,4 +1,4 @@
-//! A connection at work: what it sends, and how it ends.
+//! A connection at work: what it tells the other side, and how it ends.
 
 use std::sync::Arc;
 
@@ -34,43 +34,6 @@ pub fn tell(state: &Arc<State>, address: usize, segment: Segment) {
     if let Some(((local, remote), id)) = way {
         state.carry_segment(local, remote, segment.encode(id));
     }
-}
-
-/// Sends as much as may be sent.
-pub fn pump(state: &Arc<State>, address: usize) {
-    while let Some(segment) = with_connection(state, address, |connection| {
-        if matches!(connection.stage, Stage::Connected) { connection.outgoing.next() } else { None }
-    })
-    .flatten()
-    {
-        tell(state, address, segment);
-    }
-    watch(state, address);
-}
-
-/// Ends the connection when the other side is silent for too long.
-fn watch(state: &Arc<State>, address: usize) {
-    let watched = with_connection(state, address, |connection| {
-        let (id, out) = (connection.id, &mut connection.outgoing);
-        let begins = connection.host.is_none() && out.waits() && !out.is_watched;
-        out.is_watched |= begins;
-        begins.then_some((id, out.received))
-    });
-    let Some(Some((id, received))) = watched else { return };
-    state.after(PATIENCE, move |state| {
-        let is_silent = with_connection(state, address, |connection| {
-            let out = &mut connection.outgoing;
-            (connection.id == id && matches!(connection.stage, Stage::Connected)).then(|| {
-                out.is_watched = false;
-                out.waits() && out.received == received
-            })
-        });
-        match is_silent.flatten() {
-            Some(true) => end(state, address, NtStatus::IO_TIMEOUT, By::Silence),
-            Some(false) => watch(state, address),
-            None => {}
-        }
-    });
 }
 
 /// Who ends a connection.

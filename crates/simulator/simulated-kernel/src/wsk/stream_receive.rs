@@ -219,9 +219,8 @@ fn next(socket: &mut Socket) -> Next {
 
 /// Gives what has come to who wants it: one at a time, so that it stays in order.
 pub fn feed(state: &Arc<State>, address: usize) {
-    let begins = with_connection(state, address, |connection| {
-        !std::mem::replace(&mut connection.incoming.is_feeding, true)
-    });
+    let begins =
+        with_connection(state, address, |connection| !std::mem::replace(&mut connection.incoming.is_feeding, true));
     if begins != Some(true) {
         return;
     }
@@ -274,7 +273,8 @@ fn indicate(state: &Arc<State>, address: usize, bytes: &[u8]) {
     };
     let Some((owner, argument, callback)) = found else { return };
     let random = state.machine.random();
-    let hints = [WSK_FLAG_RELEASE_ASAP, WSK_FLAG_ENTIRE_MESSAGE].map(|flag| if random & u64::from(flag) == 0 { 0 } else { flag });
+    let hints = [WSK_FLAG_RELEASE_ASAP, WSK_FLAG_ENTIRE_MESSAGE]
+        .map(|flag| if random & u64::from(flag) == 0 { 0 } else { flag });
     let flags = flags_of_level(state) | hints[0] | hints[1];
     let mut accepted = bytes.len();
     let place = &raw mut accepted;

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use ndis::{
-    CMSGHDR, IRP, WSK_BUF, WSK_EVENT_SEND_BACKLOG, WSK_FLAG_ABORTIVE, WSK_FLAG_NODELAY, WSK_SOCKET,
-};
+use ndis::{CMSGHDR, IRP, WSK_BUF, WSK_EVENT_SEND_BACKLOG, WSK_FLAG_ABORTIVE, WSK_FLAG_NODELAY, WSK_SOCKET};
 use ndkpi::NtStatus;
 use wdk_bindings::{PDEVICE_OBJECT, PIRP};
 
 use super::{
     buffer::Buffer,
+    connection::Stage,
     request::{self, Call},
     sockets::{self, Sockets},
     status::{CANCELLED, GRACEFUL_DISCONNECT},
-    stream::{By, end, pump, tell, with_connection},
+    stream::{By, PATIENCE, end, tell, with_connection},
     stream_receive::{feed, of_connection, refusal},
 };
 use crate::{context, pins::Pin, report::bug_check, rule::Rule, state::State};
@@ -167,6 +166,46 @@ pub unsafe extern "system" fn disconnect(
         state.after(state.a_while(), move |state| pump(state, address));
         NtStatus::PENDING
     })
+}
+
+/// Sends as much as may be sent.
+pub fn pump(state: &Arc<State>, address: usize) {
+    while let Some(segment) = with_connection(state, address, |connection| {
+        if matches!(connection.stage, Stage::Connected) { connection.outgoing.next() } else { None }
+    })
+    .flatten()
+    {
+        tell(state, address, segment);
+    }
+    watch(state, address);
+}
+
+/// Ends the connection when the other side is silent for too long.
+fn watch(state: &Arc<State>, address: usize) {
+    let watched = with_connection(state, address, |connection| {
+        let (id, out) = (connection.id, &mut connection.outgoing);
+        let begins = connection.host.is_none() && out.waits() && !out.is_watched;
+        out.is_watched |= begins;
+        begins.then_some((id, out.received))
+    });
+    let Some(Some((id, received))) = watched else { return };
+    state.after(PATIENCE, move |state| {
+        let is_silent = with_connection(state, address, |connection| {
+            let out = &mut connection.outgoing;
+            (connection.id == id && matches!(connection.stage, Stage::Connected)).then(|| {
+                out.is_watched = false;
+                out.waits() && out.received == received
+            })
+        });
+        match is_silent.flatten() {
+            Some(true) => {
+                end(state, address, NtStatus::IO_TIMEOUT, By::Silence);
+                feed(state, address);
+            }
+            Some(false) => watch(state, address),
+            None => {}
+        }
+    });
 }
 
 /// The other side has so many bytes, and has taken so many of them.
