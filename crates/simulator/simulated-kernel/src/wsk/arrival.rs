@@ -33,8 +33,6 @@ fn take_in(state: &Arc<State>, source: SocketAddr, destination: SocketAddr, byte
     let Some((id, segment)) = Segment::decode(bytes) else { return };
     let connection = find(state, id, source, destination);
     match (connection, segment) {
-        // Once more.
-        (Some(_), Segment::Open) => {}
         (None, Segment::Open) => match listener_at(state, destination) {
             Some(listener) => listen::wanted(state, listener, id, (destination, source)),
             None if state.is_own(destination.ip()) => {
@@ -43,6 +41,7 @@ fn take_in(state: &Arc<State>, source: SocketAddr, destination: SocketAddr, byte
             // Nobody has the address.
             None => {}
         },
+        // A request for a connection that is there is one that came twice.
         (Some(address), segment) => take(state, address, id, segment),
         (None, Segment::Opened | Segment::Data { .. } | Segment::End { .. }) => {
             state.carry_segment(destination, source, Segment::Reset.encode(id));
@@ -97,7 +96,9 @@ fn take(state: &Arc<State>, address: usize, id: u64, segment: Segment) {
                 connection.incoming.take_in(offset, bytes);
                 connection.incoming.taken()
             });
-            answer.into_iter().for_each(|answer| tell(state, address, answer));
+            if let Some(answer) = answer {
+                tell(state, address, answer);
+            }
             feed(state, address);
         }
         Segment::End { offset } => {
@@ -105,7 +106,9 @@ fn take(state: &Arc<State>, address: usize, id: u64, segment: Segment) {
                 connection.incoming.end_at(offset);
                 connection.incoming.taken()
             });
-            answer.into_iter().for_each(|answer| tell(state, address, answer));
+            if let Some(answer) = answer {
+                tell(state, address, answer);
+            }
             feed(state, address);
         }
         Segment::Taken { received, consumed } => acknowledged(state, address, received, consumed),

@@ -91,7 +91,9 @@ fn cancel_requests(state: &Arc<State>, address: usize) {
         });
         (accepts, waiting, is_connected)
     };
-    accepts.into_iter().for_each(|accept| accept.pended.end(state, CANCELLED, 0));
+    for accept in accepts {
+        accept.pended.end(state, CANCELLED, 0);
+    }
     for unaccepted in waiting {
         end(state, unaccepted, CANCELLED, By::Us);
         state.free_socket(unaccepted);

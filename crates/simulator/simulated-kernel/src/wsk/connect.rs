@@ -185,7 +185,9 @@ pub fn opened(state: &Arc<State>, address: usize, id: u64) {
     if let Some((buffer, bytes)) = first {
         buffer.check_same(state, &bytes, "WskConnectEx");
         let segments = with_connection(state, address, |connection| connection.outgoing.pass(&bytes));
-        segments.into_iter().flatten().for_each(|segment| tell(state, address, segment));
+        for segment in segments.into_iter().flatten() {
+            tell(state, address, segment);
+        }
     }
     pended.end(state, NtStatus::SUCCESS, if is_whole { address } else { 0 });
     pump(state, address);

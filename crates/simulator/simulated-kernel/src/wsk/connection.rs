@@ -214,14 +214,23 @@ pub struct Incoming {
     pub consumed: u64,
     /// Where the stream ends, if it does.
     end: Option<u64>,
-    /// The client has heard of its end.
-    pub has_told: bool,
-    /// The other side has ended the connection, not the stream.
-    pub is_reset: bool,
+    /// What the client has to hear of its end.
+    pub news: News,
     /// The callback has not taken everything: it waits for a call of `WskReceive`.
     pub is_paused: bool,
     /// Somebody gives out what has come.
     pub is_feeding: bool,
+}
+
+/// What there is to say of the end of a connection, besides that of the stream.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum News {
+    #[default]
+    None,
+    /// The other side has ended the connection, and not only its stream.
+    Reset,
+    /// The client has heard of an end.
+    Told,
 }
 
 /// How a request receives.

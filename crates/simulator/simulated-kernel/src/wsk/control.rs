@@ -99,7 +99,7 @@ const fn events_of_role(role: &Role) -> (u32, &'static str) {
 }
 
 /// The events of a socket may be enabled, or one of them disabled: it has them, with callbacks, and they are not static.
-fn check_events(socket: &mut Socket, events: u32, enables: bool) {
+fn check_events(socket: &Socket, events: u32, enables: bool) {
     const NAME: &str = "SO_WSK_EVENT_CALLBACK";
     let (known, what) = events_of_role(&socket.role);
     if events == 0 || events & !known != 0 || (!enables && !events.is_power_of_two()) {

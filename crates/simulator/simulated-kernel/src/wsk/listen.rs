@@ -329,7 +329,9 @@ pub fn tell_of_break(state: &Arc<State>, address: usize, status: NtStatus) {
         }
         (accepts, callback.map(|callback| (owner, context, callback)))
     };
-    accepts.into_iter().for_each(|accept| accept.pended.end(state, status, 0));
+    for accept in accepts {
+        accept.pended.end(state, status, 0);
+    }
     let Some((owner, argument, callback)) = found else { return };
     let argument = argument.pointer("WskAcceptEvent");
     let (mut accept_context, mut dispatch): (PVOID, *const WSK_CLIENT_CONNECTION_DISPATCH) =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ndkpi::NtStatus;
 
 use super::{
-    connection::{Connect, Connection, Stage},
+    connection::{Connect, Connection, News, Stage},
     segment::Segment,
     sockets::{Socket, Sockets},
 };
@@ -58,7 +58,9 @@ pub fn end(state: &Arc<State>, address: usize, status: NtStatus, by: By) {
             return None;
         }
         incoming.arrived.clear();
-        incoming.is_reset = by != By::Us;
+        if by != By::Us && incoming.news == News::None {
+            incoming.news = News::Reset;
+        }
         let sends = std::mem::take(&mut out.sends);
         let receives = std::mem::take(&mut incoming.receives);
         let stage = std::mem::replace(&mut connection.stage, Stage::Over(status));
@@ -72,8 +74,12 @@ pub fn end(state: &Arc<State>, address: usize, status: NtStatus, by: By) {
     if let Stage::Connecting(connect) = stage {
         connect.pended.end(state, status, 0);
     }
-    sends.into_iter().for_each(|send| send.finish(state, status));
-    receives.into_iter().for_each(|receive| receive.pended.end(state, status, 0));
+    for send in sends {
+        send.finish(state, status);
+    }
+    for receive in receives {
+        receive.pended.end(state, status, 0);
+    }
     if let Some(disconnect) = disconnect {
         disconnect.end(state, status, 0);
     }

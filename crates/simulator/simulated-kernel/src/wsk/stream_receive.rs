@@ -12,7 +12,7 @@ use wdk_bindings::{PDEVICE_OBJECT, PIRP};
 
 use super::{
     buffer::Buffer,
-    connection::{Connection, Mode, Receiving, Stage},
+    connection::{Connection, Mode, News, Receiving, Stage},
     indication::Kept,
     request,
     sockets::{self, Socket, Sockets},
@@ -207,10 +207,13 @@ fn next(socket: &mut Socket) -> Next {
         socket.events.begin(WSK_EVENT_RECEIVE);
         return Next::Indicate(bytes);
     }
-    let has_ended = incoming.is_reset || (is_connected && incoming.is_at_an_end());
-    if hears_of_end && has_ended && !incoming.has_told {
-        incoming.has_told = true;
-        let flags = if incoming.is_reset { WSK_FLAG_ABORTIVE } else { 0 };
+    let flags = match incoming.news {
+        News::Reset => Some(WSK_FLAG_ABORTIVE),
+        News::None if is_connected && incoming.is_at_an_end() => Some(0),
+        News::None | News::Told => None,
+    };
+    if let Some(flags) = flags.filter(|_| hears_of_end) {
+        incoming.news = News::Told;
         socket.events.begin(WSK_EVENT_DISCONNECT);
         return Next::Ended(flags);
     }

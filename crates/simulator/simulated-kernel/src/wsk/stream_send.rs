@@ -74,7 +74,9 @@ fn queue(state: &Arc<State>, mut call: Call, socket: *mut WSK_SOCKET, buffer: Bu
         (at_once && is_first && bytes.len() as u64 <= out.room()).then(|| out.pass(&bytes))
     });
     if let Some(segments) = passed {
-        segments.into_iter().for_each(|segment| tell(state, address, segment));
+        for segment in segments {
+            tell(state, address, segment);
+        }
         // Whether the other side has it is looked at as for any other.
         pump(state, address);
         return call.end_now(state, NtStatus::SUCCESS, bytes.len());
@@ -212,7 +214,9 @@ fn watch(state: &Arc<State>, address: usize) {
 pub fn acknowledged(state: &Arc<State>, address: usize, received: u64, consumed: u64) {
     let done = with_connection(state, address, |connection| connection.outgoing.acknowledge(received, consumed));
     let Some((sends, disconnect)) = done else { return };
-    sends.into_iter().for_each(|send| send.finish(state, NtStatus::SUCCESS));
+    for send in sends {
+        send.finish(state, NtStatus::SUCCESS);
+    }
     if let Some(disconnect) = disconnect {
         disconnect.end(state, NtStatus::SUCCESS, 0);
     }
