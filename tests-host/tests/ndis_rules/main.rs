@@ -9,6 +9,7 @@ extern crate wdk_bindings as wdk_sys;
 mod miniport;
 
 mod faults;
+mod filters;
 mod kmdf;
 mod lifecycle;
 mod own;

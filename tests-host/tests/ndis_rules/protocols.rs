@@ -82,8 +82,8 @@ const RESOURCES: u32 = 2;
 /// A type of frames, as it lies in them.
 const OTHERS: &[u16] = &[u16::from_le_bytes([0x88, 0x8E])];
 /// A frame to the small miniport, and one to all, of the type of IPv4 and of another.
-const TO_IT: [u8; 60] = frame([2, 0, 0, 0, 0, 1], [8, 0]);
-const TO_ALL: [u8; 60] = frame([0xFF; 6], [8, 0]);
+pub const TO_IT: [u8; 60] = frame([2, 0, 0, 0, 0, 1], [8, 0]);
+pub const TO_ALL: [u8; 60] = frame([0xFF; 6], [8, 0]);
 const OTHER_TYPE: [u8; 60] = frame([2, 0, 0, 0, 0, 1], [0x88, 0x8E]);
 
 const fn frame(to: [u8; 6], kind: [u8; 2]) -> [u8; 60] {
@@ -126,7 +126,7 @@ struct World {
 
 /// What a protocol has heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
+pub enum Heard {
     Bind,
     OpenedLate,
     Unbind,
@@ -163,14 +163,14 @@ unsafe impl Send for World {}
 
 /// What a test can replace.
 #[derive(Clone, Copy)]
-struct Does {
-    bind: fn(NDIS_HANDLE, *const c_void) -> NDIS_STATUS,
-    unbind: fn(NDIS_HANDLE) -> NDIS_STATUS,
-    pause: fn(*mut NET_PNP_EVENT_NOTIFICATION) -> NDIS_STATUS,
+pub struct Does {
+    pub bind: fn(NDIS_HANDLE, *const c_void) -> NDIS_STATUS,
+    pub unbind: fn(NDIS_HANDLE) -> NDIS_STATUS,
+    pub pause: fn(*mut NET_PNP_EVENT_NOTIFICATION) -> NDIS_STATUS,
     /// Whether it keeps what it receives.
-    keeps: bool,
+    pub keeps: bool,
     /// The types of frames that it wants.
-    types: &'static [u16],
+    pub types: &'static [u16],
 }
 
 impl Default for Does {
@@ -190,7 +190,7 @@ fn note(heard: Heard) {
     with(|world| world.heard.push(heard));
 }
 
-unsafe extern "system" fn entry(object: PDRIVER_OBJECT, _: PCUNICODE_STRING) -> NTSTATUS {
+pub unsafe extern "system" fn entry(object: PDRIVER_OBJECT, _: PCUNICODE_STRING) -> NTSTATUS {
     // SAFETY: the driver's own object.
     unsafe { (*object).DriverUnload = Some(unload) };
     let handlers: [(usize, *const ()); 9] = [
@@ -445,7 +445,7 @@ unsafe extern "system" fn on_sent(binding: NDIS_HANDLE, list: *mut NET_BUFFER_LI
 }
 
 /// Sends a frame.
-fn send(bytes: &[u8]) {
+pub fn send(bytes: &[u8]) {
     let list = list_to_send(bytes);
     call!(NdisSendNetBufferLists(with(|world| world.binding), list, 0, 0));
 }
@@ -462,7 +462,7 @@ fn list_to_send(bytes: &[u8]) -> *mut NET_BUFFER_LIST {
 }
 
 /// Asks for a value or sets it.
-fn ask(kind: NDIS_REQUEST_TYPE, oid: u32, bytes: &mut [u8]) -> (NDIS_STATUS, u32) {
+pub fn ask(kind: NDIS_REQUEST_TYPE, oid: u32, bytes: &mut [u8]) -> (NDIS_STATUS, u32) {
     let (buffer, length) = (bytes.as_mut_ptr().cast(), u32::try_from(bytes.len()).expect("a few bytes"));
     let data = if kind == NDIS_REQUEST_TYPE::SET_INFORMATION {
         let set =
@@ -489,25 +489,25 @@ fn ask(kind: NDIS_REQUEST_TYPE, oid: u32, bytes: &mut [u8]) -> (NDIS_STATUS, u32
     (status, unsafe { request.DATA.QUERY_INFORMATION.BytesWritten })
 }
 
-fn listen(filter: u32) {
+pub fn listen(filter: u32) {
     let status = ask(NDIS_REQUEST_TYPE::SET_INFORMATION, OID_GEN_CURRENT_PACKET_FILTER, &mut filter.to_le_bytes()).0;
     assert_eq!(status, NDIS_STATUS_SUCCESS);
 }
 
-fn heard() -> Vec<Heard> {
+pub fn heard() -> Vec<Heard> {
     with(|world| std::mem::take(&mut world.heard)).all().collect()
 }
 
-fn received() -> Vec<[u8; 60]> {
+pub fn received() -> Vec<[u8; 60]> {
     with(|world| std::mem::take(&mut world.received)).all().collect()
 }
 
-fn sent() -> Vec<NDIS_STATUS> {
+pub fn sent() -> Vec<NDIS_STATUS> {
     with(|world| std::mem::take(&mut world.sent)).all().collect()
 }
 
 /// Prepares the protocol, which has its event in memory of the test.
-fn prepare(does: Does) {
+pub fn prepare(does: Does) {
     let event = Box::into_raw(Box::<KEVENT>::default());
     let (driver, binding, pool) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     let status = NDIS_STATUS_SUCCESS;
@@ -518,7 +518,7 @@ fn prepare(does: Does) {
 }
 
 /// The miniport's answers: it takes any packet filter, too.
-fn answer(request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
+pub fn answer(request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
     // SAFETY: NDIS's request, which lives until it is complete.
     let request_is = unsafe { &mut *request };
     if request_is.RequestType == NDIS_REQUEST_TYPE::SET_INFORMATION {

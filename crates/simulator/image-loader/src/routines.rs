@@ -308,6 +308,7 @@ macro_rules! with_routines {
                 vDbgPrintExWithPrefix
             }
             "ndis.sys" {
+                NdisAllocateCloneOidRequest
                 NdisAllocateIoWorkItem
                 NdisAllocateMdl
                 NdisAllocateMemoryWithTag
@@ -323,8 +324,27 @@ macro_rules! with_routines {
                 NdisCopyFromNetBufferToNetBuffer
                 NdisDeregisterDeviceEx
                 NdisDeregisterProtocolDriver
+                NdisFCancelDirectOidRequest
+                NdisFCancelOidRequest
+                NdisFCancelSendNetBufferLists
                 NdisFDeregisterFilterDriver
+                NdisFDevicePnPEventNotify
+                NdisFDirectOidRequest
+                NdisFDirectOidRequestComplete
+                NdisFIndicateReceiveNetBufferLists
+                NdisFIndicateStatus
+                NdisFNetPnPEvent
+                NdisFOidRequest
+                NdisFOidRequestComplete
+                NdisFPauseComplete
                 NdisFRegisterFilterDriver
+                NdisFRestartComplete
+                NdisFRestartFilter
+                NdisFReturnNetBufferLists
+                NdisFSendNetBufferLists
+                NdisFSendNetBufferListsComplete
+                NdisFSetAttributes
+                NdisFreeCloneOidRequest
                 NdisFreeIoWorkItem
                 NdisFreeMdl
                 NdisFreeMemory

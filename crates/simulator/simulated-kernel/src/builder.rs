@@ -208,6 +208,8 @@ fn parts() -> Parts {
     parts.add::<Mutex<ControlDevices>>();
     parts.add::<Mutex<ndis::ndk::Listeners>>();
     parts.add::<Mutex<ndis::oid::Requests>>();
+    parts.add::<Mutex<ndis::module::Modules>>();
+    parts.add::<Mutex<ndis::filter_oid::Clones>>();
     parts.add::<Mutex<Pools>>();
     parts.add::<Mutex<Sends>>();
     parts.add::<Mutex<ndis::work_item::WorkItems>>();

@@ -60,6 +60,8 @@ pub struct Changing {
     /// Those that they keep, oldest first.
     pub kept: VecDeque<usize>,
     pub keeps: bool,
+    /// The modules of filters below the protocols are paused, or about to be.
+    pub quiet: bool,
     /// Indications that have not returned.
     pub indicating: usize,
     /// Which frames the protocols of the test want (`OID_GEN_CURRENT_PACKET_FILTER`).
@@ -92,6 +94,8 @@ pub struct Adapter {
     pub changing: Mutex<Changing>,
     /// NDIS has a request at the miniport: there is one at a time.
     pub asks: AtomicBool,
+    /// Somebody changes the stack: pauses, restarts, binds, attaches. One at a time.
+    pub turn: AtomicBool,
 }
 
 thread_local! {

@@ -2,7 +2,10 @@
 
 use std::{
     ffi::c_void,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::Ordering::{AcqRel, Release},
+    },
 };
 
 use litemap::LiteMap;
@@ -17,6 +20,7 @@ use super::{
     adapter::{Adapter, Phase, owed},
     binding::{Binding, BindingPhase, Bindings, event_of},
     clients::Protocol,
+    restart::Attributes,
     structure::pointer,
 };
 use crate::{
@@ -38,9 +42,9 @@ const RESTART: i32 = 9;
 const BIND_TYPE: u8 = 0x86;
 const BIND_REVISION: u8 = 4;
 /// Frames to itself, to several, to all, and any: what an Ethernet adapter can be asked for.
-const FILTERS: u32 = 0x2F;
+pub const FILTERS: u32 = 0x2F;
 /// Addresses that an Ethernet adapter is asked to take, at most.
-const ADDRESSES: u32 = 32;
+pub const ADDRESSES: u32 = 32;
 
 /// `NDIS_BIND_PARAMETERS`, of an Ethernet adapter that offers nothing.
 #[repr(C)]
@@ -98,7 +102,7 @@ struct PauseParameters {
     reason: u32,
 }
 
-/// `NDIS_PROTOCOL_RESTART_PARAMETERS`: no filter is below, and no attribute has changed.
+/// `NDIS_PROTOCOL_RESTART_PARAMETERS`. Which filters are below is not said.
 #[repr(C)]
 struct RestartParameters {
     header: NDIS_OBJECT_HEADER,
@@ -139,6 +143,32 @@ pub struct Binds {
 
 impl Part for Mutex<Binds> {}
 
+/// Who changes the stack of an adapter has the turn until this is dropped.
+pub struct Turn {
+    state: Arc<State>,
+    adapter: Arc<Adapter>,
+}
+
+impl Turn {
+    /// Waits for the turn.
+    pub fn take(state: &Arc<State>, adapter: &Arc<Adapter>) -> Self {
+        waiting::until(state, None, "a change of a stack, for its turn", || !adapter.turn.swap(true, AcqRel));
+        Self { state: state.clone(), adapter: adapter.clone() }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.adapter.turn.store(false, Release);
+        self.state.dispatcher.signal();
+    }
+}
+
+/// The name by which an adapter is opened.
+pub fn name_of(adapter: &Adapter) -> String {
+    format!("\\DEVICE\\{{00000000-0000-0000-0000-{:012X}}}", adapter.if_index)
+}
+
 impl State {
     /// Whether a call that may pend does: every second one.
     pub fn is_late(&self) -> bool {
@@ -165,6 +195,7 @@ impl State {
         system_thread::spawn_for_work_item(self, owner, move || {
             let adapters: Vec<_> = state.locked::<super::adapter::Adapters>().live.values().cloned().collect();
             for adapter in adapters {
+                let _turn = Turn::take(&state, &adapter);
                 if let Some(protocol) = state.protocol(protocol)
                     && adapter.phase() == Phase::Running
                 {
@@ -193,7 +224,7 @@ impl State {
         if is_bound || binds.running.values().any(is_same) {
             return None;
         }
-        let name = format!("\\DEVICE\\{{00000000-0000-0000-0000-{:012X}}}", adapter.if_index);
+        let name = name_of(adapter);
         let bind =
             Bind { protocol: protocol.handle, adapter: Some(adapter.clone()), name, opened: None, outcome: None };
         binds.running.insert(handle, bind);
@@ -215,7 +246,7 @@ impl State {
                     bug_check(Rule::NdisPlace, format_args!("{words}"));
                 }
                 if adapter.phase() == Phase::Running {
-                    self.restart_binding(&binding);
+                    self.restart_binding(&binding, None);
                 }
             }
             (None, true) => {
@@ -254,21 +285,21 @@ impl State {
     }
 
     /// Restarts the bindings of an adapter that runs.
-    pub fn restart_bindings(self: &Arc<Self>, adapter: &Adapter) {
+    pub fn restart_bindings(self: &Arc<Self>, adapter: &Adapter, attributes: &Attributes) {
         for binding in self.bindings_of(adapter) {
             if binding.phase() == BindingPhase::Paused {
-                self.restart_binding(&binding);
+                self.restart_binding(&binding, Some(attributes));
             }
         }
     }
 
-    fn restart_binding(self: &Arc<Self>, binding: &Arc<Binding>) {
+    fn restart_binding(self: &Arc<Self>, binding: &Arc<Binding>, attributes: Option<&Attributes>) {
         lock(&binding.changing).phase = BindingPhase::Restarting;
         let mut parameters = RestartParameters {
             header: NDIS_OBJECT_HEADER::new(NDIS_OBJECT_TYPE_DEFAULT, 1, 52),
             filters: std::ptr::null(),
             filters_length: 0,
-            attributes: std::ptr::null(),
+            attributes: attributes.map_or(std::ptr::null(), |attributes| attributes.first().cast_const()),
             index: binding.adapter.if_index,
             luid: binding.adapter.luid,
             flags: 0,
@@ -315,23 +346,20 @@ impl State {
         }
     }
 
-    /// Tells the bindings of an adapter of a state of power.
+    /// Tells those above an adapter of a state of power.
     pub fn tell_power(self: &Arc<Self>, adapter: &Adapter, mut power: i32) {
-        for binding in self.bindings_of(adapter) {
-            let event = event_of(SET_POWER, (&raw mut power).cast(), size_of::<i32>());
-            let status = binding.tell(self, event);
-            if status != NDIS_STATUS_SUCCESS {
-                let words = "a protocol must not fail NetEventSetPower";
-                bug_check(Rule::BadArgument, format_args!("{}: {status}: {words}", binding.in_words()));
-            }
+        let mut event = event_of(SET_POWER, (&raw mut power).cast(), size_of::<i32>());
+        let status = self.net_event_up(adapter, None, &raw mut event);
+        if status != NDIS_STATUS_SUCCESS {
+            let words = "a protocol or filter must not fail NetEventSetPower";
+            bug_check(Rule::BadArgument, format_args!("{}: {status}: {words}", adapter.alias));
         }
     }
 
-    /// The adapter is to be removed in an orderly way: the protocols are asked. A refusal makes no difference to who removes it here.
+    /// The adapter is to be removed in an orderly way: those above are asked. A refusal makes no difference to who removes it here.
     pub fn ask_bindings_to_leave(self: &Arc<Self>, adapter: &Adapter) {
-        for binding in self.bindings_of(adapter) {
-            let _ = binding.tell(self, event_of(QUERY_REMOVE, std::ptr::null_mut(), 0));
-        }
+        let mut event = event_of(QUERY_REMOVE, std::ptr::null_mut(), 0);
+        let _ = self.net_event_up(adapter, None, &raw mut event);
     }
 
     /// The adapter leaves: whoever is bound to it is unbound.
@@ -347,7 +375,10 @@ impl State {
         self.wait_for_binds(|bind| bind.protocol == protocol);
         let all: Vec<_> = self.locked::<Bindings>().open.values().cloned().collect();
         for binding in all.iter().filter(|binding| binding.protocol.handle == protocol) {
-            self.unbind(binding);
+            let _turn = Turn::take(self, &binding.adapter);
+            if binding.phase() != BindingPhase::Closed {
+                self.unbind(binding);
+            }
         }
     }
 

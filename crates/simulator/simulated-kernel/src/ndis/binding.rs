@@ -13,8 +13,8 @@ use ndkpi::{NDIS_HANDLE, NET_PNP_EVENT, NET_PNP_EVENT_NOTIFICATION, status::NDIS
 use super::{
     adapter::{Adapter, owed},
     clients::Protocol,
-    frame,
-    pool::{ListOwner, Pools},
+    frame::{self, link},
+    pool::{Holder, Pools},
 };
 use crate::{
     context,
@@ -159,15 +159,6 @@ impl Binding {
     }
 }
 
-/// Links lists to each other in this order.
-fn link(lists: &[*mut NET_BUFFER_LIST]) {
-    for (index, &list) in lists.iter().enumerate() {
-        let next = lists.get(index + 1).copied().unwrap_or(std::ptr::null_mut());
-        // SAFETY: NDIS has the list, between the miniport and the protocols.
-        unsafe { (*list).Next = next };
-    }
-}
-
 /// Who wants received frames.
 pub struct Takers {
     /// The adapter's bindings.
@@ -223,7 +214,7 @@ impl State {
                 if keeps {
                     let mut pools = self.locked::<Pools>();
                     for &list in some {
-                        pools.list(list.addr()).place = ListOwner::HeldBy { binding: binding.handle };
+                        pools.list(list.addr()).holder = Holder::Binding(binding.handle);
                         held.push(list.expose_provenance());
                     }
                     drop(pools);
@@ -246,7 +237,7 @@ impl State {
         held
     }
 
-    /// Tells the bindings of an adapter what the miniport has indicated.
+    /// Tells the bindings of an adapter what has come up to them.
     pub fn tell_status(&self, adapter: &Adapter, indication: &NDIS_STATUS_INDICATION) {
         for binding in self.bindings_of(adapter) {
             if [BindingPhase::Opening, BindingPhase::Closing, BindingPhase::Closed].contains(&binding.phase()) {

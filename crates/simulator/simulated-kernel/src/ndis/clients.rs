@@ -1,4 +1,4 @@
-//! Protocols and filters: their registrations. Protocols are [bound](super::bind) to adapters; filters are shown none.
+//! Protocols and filters: their registrations. Protocols are [bound](super::bind) to adapters, filters [attached](super::attach) between.
 
 use std::{
     ffi::c_void,
@@ -12,7 +12,10 @@ use ndkpi::{
     status::{NDIS_STATUS_BAD_VERSION, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
 };
 
-use super::structure::{ndis_routine, pointer};
+use super::{
+    filter::Filter,
+    structure::{ndis_routine, pointer},
+};
 use crate::{
     context::{self, DriverId},
     report::bug_check,
@@ -58,7 +61,7 @@ const PROTOCOL: Layout = Layout {
 const FILTER: Layout = Layout {
     kind: Kind::Filter,
     object_type: 0x8B,
-    sizes: &[200, 224, 248],
+    sizes: &[200, 224, 240],
     owed: &[(80, "AttachHandler"), (88, "DetachHandler"), (96, "RestartHandler"), (104, "PauseHandler")],
 };
 
@@ -100,6 +103,7 @@ struct Client {
     owner: DriverId,
     kind: Kind,
     protocol: Option<Arc<Protocol>>,
+    filter: Option<Arc<Filter>>,
 }
 
 /// The registrations, by their handles.
@@ -131,6 +135,16 @@ impl State {
     /// The protocol with that handle.
     pub fn protocol(&self, handle: usize) -> Option<Arc<Protocol>> {
         self.locked::<Clients>().0.get(&handle).and_then(|client| client.protocol.clone())
+    }
+
+    /// The filters, in the order of their registrations.
+    pub fn filters(&self) -> Vec<Arc<Filter>> {
+        self.locked::<Clients>().0.values().filter_map(|client| client.filter.clone()).collect()
+    }
+
+    /// The filter with that handle.
+    pub fn filter(&self, handle: usize) -> Option<Arc<Filter>> {
+        self.locked::<Clients>().0.get(&handle).and_then(|client| client.filter.clone())
     }
 
     /// Whose the registration with that handle is.
@@ -198,7 +212,11 @@ impl State {
             let handlers = unsafe { characteristics.cast::<ProtocolHandlers>().read_unaligned() };
             Arc::new(Protocol { handle, owner, context: context.expose_provenance(), handlers })
         });
-        self.locked::<Clients>().0.insert(handle, Client { owner, kind: layout.kind, protocol });
+        let filter = (layout.kind == Kind::Filter).then(|| {
+            // SAFETY: the header says that the structure is as long as its revision.
+            unsafe { Filter::read(characteristics, handle, owner, context.expose_provenance()) }
+        });
+        self.locked::<Clients>().0.insert(handle, Client { owner, kind: layout.kind, protocol, filter });
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe { place.write(pointer(handle)) };
         NDIS_STATUS_SUCCESS
@@ -229,13 +247,28 @@ extern "system" fn NdisFRegisterFilterDriver(
         if !is_own {
             bug_check(Rule::BadArgument, format_args!("a filter registers without its driver object"));
         }
-        state.register_client(&FILTER, context, characteristics, place)
+        let status = state.register_client(&FILTER, context, characteristics, place);
+        if status != NDIS_STATUS_SUCCESS {
+            return status;
+        }
+        // SAFETY: the driver's place, which was just written.
+        let handle = unsafe { place.read() };
+        let Some(filter) = state.filter(handle.addr()) else { unreachable!("it has just registered") };
+        let status = filter.set_options();
+        if status == NDIS_STATUS_SUCCESS {
+            state.attach_filter_soon(&filter);
+            state.preempt();
+        } else {
+            state.deregister_client(Kind::Filter, handle);
+        }
+        status
     })
 }
 
 #[unsafe(no_mangle)]
 extern "system" fn NdisFDeregisterFilterDriver(handle: NDIS_HANDLE) {
     ndis_routine!("NdisFDeregisterFilterDriver", PASSIVE_LEVEL, |state| {
+        state.detach_filter(handle.addr());
         state.deregister_client(Kind::Filter, handle);
     });
 }

@@ -9,7 +9,6 @@ use ndkpi::{
 use super::{
     adapter::Phase,
     oid,
-    status::Status,
     structure::{check_no_lock, ndis_routine, read},
 };
 use crate::{report::bug_check, rule::Rule, state::lock};
@@ -27,15 +26,7 @@ pub extern "system" fn NdisMIndicateStatusEx(handle: NDIS_HANDLE, indication: *c
         if adapter.phase() == Phase::Initialising && lock(&adapter.changing).attributes.general.is_none() {
             bug_check(Rule::AttributeOrder, format_args!("a status is indicated before the attributes are set"));
         }
-        let bytes = if indication.StatusBuffer.is_null() || indication.StatusBufferSize == 0 {
-            Vec::new()
-        } else {
-            let (start, size) = (indication.StatusBuffer.cast::<u8>(), indication.StatusBufferSize as usize);
-            // SAFETY: the driver's buffer has as many bytes as it says, and lives until the call returns.
-            unsafe { std::slice::from_raw_parts(start, size) }.to_vec()
-        };
-        state.tell_status(&adapter, &indication);
-        lock(&adapter.changing).statuses.push(Status { code: indication.StatusCode, bytes });
+        state.status_up(&adapter, None, &indication);
         state.dispatcher.signal();
     });
 }

@@ -161,6 +161,15 @@ pub fn lists_of(state: &State, first: *mut NET_BUFFER_LIST, rule: Rule) -> Vec<*
     lists
 }
 
+/// Links lists to each other in this order.
+pub fn link(lists: &[*mut NET_BUFFER_LIST]) {
+    for (index, &list) in lists.iter().enumerate() {
+        let next = lists.get(index + 1).copied().unwrap_or(std::ptr::null_mut());
+        // SAFETY: NDIS has the list, between whom it comes from and whom it goes to.
+        unsafe { (*list).Next = next };
+    }
+}
+
 /// The net buffers of a list.
 pub fn buffers_of(list: *mut NET_BUFFER_LIST) -> Vec<NET_BUFFER> {
     // SAFETY: a list that somebody has handed over.

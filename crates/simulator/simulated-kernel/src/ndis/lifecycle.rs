@@ -28,9 +28,11 @@ use wdk_bindings::DEVICE_OBJECT;
 use super::{
     adapter::{Adapter, Changing, Phase, owed},
     attributes::Attributes,
+    bind::Turn,
     ndk::Provider,
     nic::{Nic, NicInterface},
     oid::OidAnswer,
+    restart::Attributes as RestartAttributes,
     structure::ndis_routine,
 };
 use crate::{
@@ -39,7 +41,7 @@ use crate::{
     netio::{network::Network, stack::NewInterface},
     report::bug_check,
     rule::Rule,
-    state::lock,
+    state::{State, lock},
     waiting,
 };
 
@@ -68,12 +70,14 @@ impl Driver {
     /// As [`Driver::add_nic`], and if another interface has the index or identifier.
     pub fn add_nic_as(&self, keywords: &[(&str, &str)], interface: &NicInterface) -> Result<Nic, NDIS_STATUS> {
         let nic = self.initialise_nic_as(keywords, interface)?;
-        if let Err(status) = nic.restart() {
+        let turn = Turn::take(&nic.state, &nic.adapter);
+        if let Err(status) = nic.state.restart_stack(&nic.adapter) {
             nic.halt(NDIS_HALT_ACTION::INITIALIZATION_FAILED);
             return Err(status);
         }
         nic.tell(NDIS_DEVICE_PNP_EVENT::POWER_PROFILE_CHANGED);
         nic.state.bind_adapter(&nic.adapter);
+        drop(turn);
         Ok(nic)
     }
 
@@ -122,6 +126,7 @@ impl Driver {
                 indicated: 0,
                 kept: VecDeque::new(),
                 keeps: false,
+                quiet: false,
                 indicating: 0,
                 filter: 0,
                 received: Vec::new(),
@@ -131,6 +136,7 @@ impl Driver {
                 paused_to_sleep: false,
             }),
             asks: AtomicBool::new(false),
+            turn: AtomicBool::new(false),
         });
         state.locked::<Adapters>().live.insert(adapter.handle, adapter.clone());
         let parameters = NDIS_MINIPORT_INIT_PARAMETERS {
@@ -168,6 +174,9 @@ impl Driver {
             changing.phase = Phase::Paused;
         }
         nic.join(&network);
+        let turn = Turn::take(state, &nic.adapter);
+        state.attach_filters(&nic.adapter);
+        drop(turn);
         Ok(nic)
     }
 }
@@ -179,56 +188,10 @@ const fn size<T>() -> u16 {
     size
 }
 
-impl Nic {
-    /// The adapter is there: the network stack hears what it is like, and opens it for consumers of NDK.
-    fn join(&self, network: &Network) {
-        let (mtu, speed) = self.mtu_and_speed();
-        let mut new = NewInterface { mtu, speed, ..NewInterface::ethernet(&self.alias()) };
-        new.mac.copy_from_slice(&self.mac());
-        network.describe(self.if_index(), &new);
-        network.set_up(self.if_index(), false);
-        if self.adapter.ndk.is_some() {
-            network.set_ndk(self.if_index(), Some(Arc::new(Provider(self.adapter.clone()))));
-        }
-    }
-
-    /// The hardware address that the miniport has reported.
-    #[must_use]
-    pub fn mac(&self) -> Vec<u8> {
-        lock(&self.adapter.changing).attributes.general.as_ref().map(|general| general.mac.clone()).unwrap_or_default()
-    }
-
-    /// The MTU and the speed of sending, in bits per second, that the miniport has reported.
-    #[must_use]
-    pub fn mtu_and_speed(&self) -> (u32, u64) {
-        let changing = lock(&self.adapter.changing);
-        changing.attributes.general.as_ref().map_or((0, 0), |general| (general.mtu, general.link_speed))
-    }
-
-    /// The `NDIS_MAC_OPTION_` bits that the miniport has reported.
-    #[must_use]
-    pub fn mac_options(&self) -> u32 {
-        lock(&self.adapter.changing).attributes.general.as_ref().map_or(0, |general| general.mac_options)
-    }
-
-    /// The OIDs that the miniport says it answers.
-    #[must_use]
-    pub fn supported_oids(&self) -> Vec<u32> {
-        let changing = lock(&self.adapter.changing);
-        changing.attributes.general.as_ref().map(|general| general.oids.clone()).unwrap_or_default()
-    }
-
-    /// Restarts a paused adapter.
-    ///
-    /// # Errors
-    ///
-    /// What the miniport says. Then the adapter is still paused.
-    ///
-    /// # Panics
-    ///
-    /// If the adapter is not paused, which is the test's fault.
-    pub fn restart(&self) -> Result<(), NDIS_STATUS> {
-        let (state, adapter) = (&self.state, &self.adapter);
+impl State {
+    /// Restarts the miniport of a paused adapter, the modules above it and then the protocols. What the miniport says if it does not restart.
+    pub fn restart_stack(self: &Arc<Self>, adapter: &Arc<Adapter>) -> Result<(), NDIS_STATUS> {
+        let state = self;
         {
             let mut changing = lock(&adapter.changing);
             assert_eq!(changing.phase, Phase::Paused, "a test restarts an adapter that is paused");
@@ -262,19 +225,18 @@ impl Nic {
         if !succeeded {
             return Err(status);
         }
-        state.restart_bindings(adapter);
+        let mut attributes = RestartAttributes::of(adapter);
+        state.restart_modules(adapter, &mut attributes);
+        state.restart_bindings(adapter, &attributes);
         Ok(())
     }
 
-    /// Pauses a running adapter: returns when the pause is complete.
-    pub fn pause(&self) {
-        self.pause_for(NDIS_PAUSE_NDIS_INTERNAL);
-    }
-
-    fn pause_for(&self, reason: u32) {
-        let (state, adapter) = (&self.state, &self.adapter);
+    /// Pauses the protocols above an adapter, the modules and then the miniport.
+    pub fn pause_stack(self: &Arc<Self>, adapter: &Arc<Adapter>, reason: u32) {
+        let state = self;
         // From above to below: the protocols first.
         state.pause_bindings(adapter, reason);
+        state.pause_modules(adapter, reason);
         {
             let mut changing = lock(&adapter.changing);
             assert_eq!(changing.phase, Phase::Running, "a test pauses an adapter that runs");
@@ -322,8 +284,68 @@ impl Nic {
         }
         while state.give_back_kept(adapter, 3) > 0 {}
     }
+}
 
-    /// Tells the miniport of an event of its device.
+impl Nic {
+    /// The adapter is there: the network stack hears what it is like, and opens it for consumers of NDK.
+    fn join(&self, network: &Network) {
+        let (mtu, speed) = self.mtu_and_speed();
+        let mut new = NewInterface { mtu, speed, ..NewInterface::ethernet(&self.alias()) };
+        new.mac.copy_from_slice(&self.mac());
+        network.describe(self.if_index(), &new);
+        network.set_up(self.if_index(), false);
+        if self.adapter.ndk.is_some() {
+            network.set_ndk(self.if_index(), Some(Arc::new(Provider(self.adapter.clone()))));
+        }
+    }
+
+    /// The hardware address that the miniport has reported.
+    #[must_use]
+    pub fn mac(&self) -> Vec<u8> {
+        lock(&self.adapter.changing).attributes.general.as_ref().map(|general| general.mac.clone()).unwrap_or_default()
+    }
+
+    /// The MTU and the speed of sending, in bits per second, that the miniport has reported.
+    #[must_use]
+    pub fn mtu_and_speed(&self) -> (u32, u64) {
+        let changing = lock(&self.adapter.changing);
+        changing.attributes.general.as_ref().map_or((0, 0), |general| (general.mtu, general.link_speed))
+    }
+
+    /// The `NDIS_MAC_OPTION_` bits that the miniport has reported.
+    #[must_use]
+    pub fn mac_options(&self) -> u32 {
+        lock(&self.adapter.changing).attributes.general.as_ref().map_or(0, |general| general.mac_options)
+    }
+
+    /// The OIDs that the miniport says it answers.
+    #[must_use]
+    pub fn supported_oids(&self) -> Vec<u32> {
+        let changing = lock(&self.adapter.changing);
+        changing.attributes.general.as_ref().map(|general| general.oids.clone()).unwrap_or_default()
+    }
+
+    /// Restarts a paused adapter, and what is above it.
+    ///
+    /// # Errors
+    ///
+    /// What the miniport says. Then the adapter is still paused.
+    ///
+    /// # Panics
+    ///
+    /// If the adapter is not paused, which is the test's fault.
+    pub fn restart(&self) -> Result<(), NDIS_STATUS> {
+        let _turn = Turn::take(&self.state, &self.adapter);
+        self.state.restart_stack(&self.adapter)
+    }
+
+    /// Pauses a running adapter, and first what is above it: returns when the pause is complete.
+    pub fn pause(&self) {
+        let _turn = Turn::take(&self.state, &self.adapter);
+        self.state.pause_stack(&self.adapter, NDIS_PAUSE_NDIS_INTERNAL);
+    }
+
+    /// Tells the modules and the miniport of an event of its device.
     fn tell(&self, event: NDIS_DEVICE_PNP_EVENT) {
         // On mains power; only the change of the profile has something to say.
         let mut profile = 1_u32;
@@ -340,11 +362,7 @@ impl Nic {
             InformationBufferLength: if has_more { 4 } else { 0 },
             NdisReserved: [0; 16],
         };
-        let handler = owed(self.adapter.handlers.DevicePnPEventNotifyHandler, "DevicePnPEventNotifyHandler");
-        self.adapter.call("MiniportDevicePnPEventNotify", |context| {
-            // SAFETY: the driver's own handler and context, and an event that lives until it returns.
-            unsafe { handler(context, &raw mut event) };
-        });
+        self.state.device_event_down(&self.adapter, None, &raw mut event);
     }
 
     /// Removes the adapter in an orderly way: nobody may have it open for NDK, it is paused, and halted.
@@ -378,19 +396,21 @@ impl Nic {
     }
 
     fn leave(self, action: NDIS_HALT_ACTION) {
+        let _turn = Turn::take(&self.state, &self.adapter);
         lock(&self.adapter.changing).ndk_enabled = false;
         // The protocols unbind: the interface goes, with its addresses.
         self.state.unbind_adapter(&self.adapter);
         Network::of(self.state.clone()).remove_interface(self.adapter.if_index);
         self.state.end_oids(&self.adapter);
         if self.adapter.phase() == Phase::Running {
-            self.pause_for(NDIS_PAUSE_MINIPORT_DEVICE_REMOVE);
+            self.state.pause_stack(&self.adapter, NDIS_PAUSE_MINIPORT_DEVICE_REMOVE);
         }
         self.halt(action);
     }
 
-    fn halt(self, action: NDIS_HALT_ACTION) {
+    fn halt(&self, action: NDIS_HALT_ACTION) {
         let adapter = &self.adapter;
+        self.state.detach_modules(adapter);
         // The handle is good until the handler returns.
         lock(&adapter.changing).phase = Phase::Halted;
         let handler = owed(adapter.handlers.HaltHandlerEx, "HaltHandlerEx");
@@ -431,6 +451,7 @@ impl Nic {
     /// Brings the adapter into that state of power, from another one, pausing it before it sleeps unless it said that this is
     /// not wanted. Such a miniport must be quiet by itself when it answers.
     pub fn set_power(&self, power: NDIS_DEVICE_POWER_STATE) -> OidAnswer {
+        let _turn = Turn::take(&self.state, &self.adapter);
         let wakes = power == NDIS_DEVICE_POWER_STATE::D0;
         let (pauses, restarts) = {
             let mut changing = lock(&self.adapter.changing);
@@ -445,7 +466,7 @@ impl Nic {
             self.state.tell_power(&self.adapter, power.0);
         }
         if pauses {
-            self.pause_for(NDIS_PAUSE_LOW_POWER);
+            self.state.pause_stack(&self.adapter, NDIS_PAUSE_LOW_POWER);
         }
         let answer = self.set(OID_PNP_SET_POWER, &power.0.to_le_bytes());
         if answer.status != NDIS_STATUS_SUCCESS {
@@ -459,7 +480,7 @@ impl Nic {
         if wakes {
             self.state.tell_power(&self.adapter, power.0);
         }
-        if restarts && self.restart().is_err() {
+        if restarts && self.state.restart_stack(&self.adapter).is_err() {
             bug_check(Rule::NotSimulated, format_args!("an adapter that does not restart when it wakes"));
         }
         if wakes {

@@ -1,4 +1,4 @@
-//! NDIS: miniport drivers and their adapters, with the protocols above them.
+//! NDIS: miniport drivers and their adapters, with the filters and protocols above them.
 //!
 //! The routines are the symbols that the crate `ndis` declares. A test has a [`Nic`] for each adapter, which does what NDIS
 //! and the protocols above it do: initialise, restart, send, ask, pause, halt.
@@ -6,6 +6,7 @@
 #![allow(non_snake_case, reason = "names of the C headers")]
 
 pub mod adapter;
+pub mod attach;
 pub mod attributes;
 pub mod bind;
 pub mod binding;
@@ -13,18 +14,25 @@ pub mod clients;
 pub mod configuration;
 pub mod device;
 pub mod event;
+pub mod filter;
+pub mod filter_event;
+pub mod filter_frames;
+pub mod filter_oid;
 pub mod frame;
 pub mod left;
 pub mod lifecycle;
 pub mod memory;
+pub mod module;
 pub mod ndk;
 pub mod nic;
 pub mod oid;
 pub mod owner;
+pub mod passage;
 pub mod pool;
 pub mod protocol;
 pub mod receive;
 pub mod registration;
+pub mod restart;
 pub mod routines;
 pub mod send;
 pub mod status;

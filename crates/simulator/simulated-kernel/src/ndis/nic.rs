@@ -156,7 +156,7 @@ impl Nic {
 
     /// Cancels the sends with that identifier. The miniport may complete them nevertheless.
     pub fn cancel_sends(&self, cancel: usize) {
-        State::cancel_send(&self.adapter, cancel);
+        self.state.cancel_down(&self.adapter, None, cancel);
     }
 
     /// Lets the protocols keep what they receive, or not, until [`Self::give_back`] or a pause.

@@ -24,6 +24,7 @@ use ndkpi::{
 
 use super::{
     adapter::{Adapter, owed},
+    module::Module,
     structure::{check_no_lock, ndis_routine},
 };
 use crate::{
@@ -76,11 +77,16 @@ pub enum Path {
 /// A request on its way.
 pub struct Request {
     adapter: Arc<Adapter>,
+    /// The module that has sent it; `None` if it comes from above them all.
+    from: Option<Arc<Module>>,
+    /// The module that is to answer; `None` if the miniport is.
+    to: Option<Arc<Module>>,
     path: Path,
     oid: u32,
-    /// The structure, and the buffer behind it.
+    /// By which it is cancelled.
+    id: usize,
+    /// The structure.
     place: usize,
-    buffer: usize,
     room: Room,
     /// The handler has returned, and the request is not complete.
     pends: AtomicBool,
@@ -112,19 +118,11 @@ pub struct Question<'input> {
 pub struct PendingOid {
     state: Arc<State>,
     request: Arc<Request>,
+    /// The buffer of the request.
+    buffer: usize,
 }
 
 impl Question<'_> {
-    fn room(&self) -> Room {
-        let (output, input) = (self.length, self.input.len());
-        match self.kind {
-            NDIS_REQUEST_TYPE::SET_INFORMATION => Room { output: 0, input, enough: input },
-            // What is needed may be needed of either.
-            NDIS_REQUEST_TYPE::METHOD => Room { output, input, enough: output.min(input) },
-            _ => Room { output, input: 0, enough: output },
-        }
-    }
-
     /// The structure, with its buffer at that address.
     fn request(&self, buffer: *mut u8, id: usize) -> NDIS_OID_REQUEST {
         let length = u32::try_from(self.length).unwrap_or(u32::MAX);
@@ -186,6 +184,31 @@ impl Question<'_> {
     }
 }
 
+/// What a request is about, and how much room it has.
+fn room_of(request: &NDIS_OID_REQUEST) -> (u32, Room) {
+    match request.RequestType {
+        NDIS_REQUEST_TYPE::SET_INFORMATION => {
+            // SAFETY: the type says which arm it is; every value of its numbers is one.
+            let set = unsafe { request.DATA.SET_INFORMATION };
+            let input = set.InformationBufferLength as usize;
+            (set.Oid, Room { output: 0, input, enough: input })
+        }
+        NDIS_REQUEST_TYPE::METHOD => {
+            // SAFETY: as above.
+            let method = unsafe { request.DATA.METHOD_INFORMATION };
+            let (output, input) = (method.OutputBufferLength as usize, method.InputBufferLength as usize);
+            // What is needed may be needed of either.
+            (method.Oid, Room { output, input, enough: output.min(input) })
+        }
+        _ => {
+            // SAFETY: as above.
+            let query = unsafe { request.DATA.QUERY_INFORMATION };
+            let output = query.InformationBufferLength as usize;
+            (query.Oid, Room { output, input: 0, enough: output })
+        }
+    }
+}
+
 /// Requests that are not complete, by the address of the structure.
 #[derive(Default)]
 pub struct Requests(LiteMap<usize, Arc<Request>>);
@@ -193,12 +216,8 @@ pub struct Requests(LiteMap<usize, Arc<Request>>);
 impl Part for Mutex<Requests> {}
 
 impl State {
-    /// Sends a request to the miniport.
+    /// Sends a request to whoever is below the protocols.
     pub fn ask(self: &Arc<Self>, adapter: &Arc<Adapter>, path: Path, question: &Question<'_>) -> PendingOid {
-        if path == Path::Regular {
-            // One at a time: the others wait for their turn.
-            waiting::until(self, None, "an OID request, for its turn", || !adapter.asks.swap(true, AcqRel));
-        }
         let length = question.length.max(question.input.len());
         let size = size_of::<NDIS_OID_REQUEST>() + length;
         // Two blocks, so that a miniport that writes beyond the buffer is seen.
@@ -214,27 +233,58 @@ impl State {
         let structure: *mut NDIS_OID_REQUEST = std::ptr::with_exposed_provenance_mut(place);
         // SAFETY: a new block of that size.
         unsafe { structure.write(question.request(start, place)) };
+        let (request, _) = self.send_request(adapter, None, path, structure);
+        PendingOid { state: self.clone(), request, buffer }
+    }
+
+    /// Sends a request to whoever is next below a module, or below the protocols. What is said of it at once.
+    pub fn send_request(
+        self: &Arc<Self>,
+        adapter: &Arc<Adapter>,
+        from: Option<&Arc<Module>>,
+        path: Path,
+        structure: *mut NDIS_OID_REQUEST,
+    ) -> (Arc<Request>, NDIS_STATUS) {
+        let takes = |module: &Module| {
+            path != Path::Synchronous && module.requests(path == Path::Direct).ask.is_some() && module.begin_request()
+        };
+        let to = self.next_below(adapter, from.map(|module| &**module), takes);
+        if path == Path::Regular {
+            // One at a time: the others wait for their turn.
+            let asks = to.as_ref().map_or(&adapter.asks, |module| &module.asks);
+            waiting::until(self, None, "an OID request, for its turn", || !asks.swap(true, AcqRel));
+        }
+        // SAFETY: the structure of the request, which lives until it is complete. What is read is in every revision.
+        let (id, (oid, room)) = unsafe { ((*structure).RequestId.addr(), room_of(&*structure)) };
         let request = Arc::new(Request {
             adapter: adapter.clone(),
+            from: from.cloned(),
+            to,
             path,
-            oid: question.oid,
-            place,
-            buffer,
-            room: question.room(),
+            oid,
+            id,
+            place: structure.expose_provenance(),
+            room,
             pends: AtomicBool::new(false),
             outcome: Mutex::default(),
         });
-        self.locked::<Requests>().0.insert(place, request.clone());
+        self.locked::<Requests>().0.insert(request.place, request.clone());
         let status = call(&request, structure);
         if status == NDIS_STATUS_PENDING {
-            if path == Path::Synchronous || NEVER_PENDS.contains(&request.oid) {
+            let must_not = request.to.is_none() && NEVER_PENDS.contains(&request.oid);
+            if path == Path::Synchronous || must_not {
                 bug_check(Rule::OidPended, format_args!("the request {:#x} pended, which it must not", request.oid));
             }
             request.pends.store(true, Release);
         } else {
             self.finish_oid(&request, status);
         }
-        PendingOid { state: self.clone(), request }
+        (request, status)
+    }
+
+    /// Whether that is a request on its way.
+    pub fn is_on_its_way(&self, place: *mut NDIS_OID_REQUEST) -> bool {
+        self.locked::<Requests>().0.contains_key(&place.addr())
     }
 
     /// A request is complete. Called once for each.
@@ -244,18 +294,39 @@ impl State {
         if before.is_some() {
             bug_check(Rule::OidCompletedTwice, format_args!("the request {:#x} is completed twice", request.oid));
         }
+        // Who has sent it may free the structure, or send it again.
+        if request.from.is_some() {
+            self.locked::<Requests>().0.remove(&request.place);
+        }
         if request.path == Path::Regular {
-            request.adapter.asks.store(false, Release);
+            request.to.as_ref().map_or(&request.adapter.asks, |module| &module.asks).store(false, Release);
+        }
+        if let Some(module) = &request.to {
+            module.end_request();
         }
         self.dispatcher.signal();
     }
 
-    fn completed(&self, handle: NDIS_HANDLE, place: *mut NDIS_OID_REQUEST, status: NDIS_STATUS, path: Path) {
-        let adapter = self.adapter(handle);
+    /// The miniport of an adapter, or a module above it, has completed a request.
+    pub fn request_completed(
+        &self,
+        adapter: &Adapter,
+        module: Option<&Module>,
+        place: *mut NDIS_OID_REQUEST,
+        status: NDIS_STATUS,
+        path: Path,
+    ) {
         check_no_lock("the completion of an OID request");
         let found = self.locked::<Requests>().0.get(&place.addr()).cloned();
-        let Some(request) = found.filter(|request| request.adapter.handle == adapter.handle) else {
-            bug_check(Rule::OidCompletedTwice, format_args!("{place:p} is no request of the adapter, or was one"));
+        let handle = module.map(|module| module.handle);
+        let is_of = |request: &Arc<Request>| {
+            request.adapter.handle == adapter.handle && request.to.as_ref().map(|module| module.handle) == handle
+        };
+        let Some(request) = found.filter(is_of) else {
+            bug_check(
+                Rule::OidCompletedTwice,
+                format_args!("{place:p} is no request of the adapter or module, or was one"),
+            );
         };
         if request.path != path {
             bug_check(Rule::BadArgument, format_args!("a request is completed by the other kind's routine"));
@@ -264,6 +335,44 @@ impl State {
             bug_check(Rule::OidAnswer, format_args!("the request {:#x} is completed as pending", request.oid));
         }
         self.finish_oid(&request, status);
+        if let Some(module) = &request.from {
+            module.hear(path == Path::Direct, place, status);
+            self.dispatcher.signal();
+        }
+    }
+
+    /// Has a request cancelled by whoever has it. It may be completed nevertheless.
+    fn cancel_oid(&self, request: &Request) {
+        let (direct, id) = (request.path == Path::Direct, pointer(request.id));
+        let Some(module) = &request.to else {
+            cancel_at_miniport(request);
+            return;
+        };
+        let Some(handler) = module.requests(direct).cancel else {
+            // What the module has sent for it is cancelled in its place.
+            self.cancel_requests_of(module, request.id);
+            return;
+        };
+        let before = machine::raise(Irql::DISPATCH_LEVEL);
+        module.call("FilterCancelOidRequest", |context| {
+            // SAFETY: the driver's own handler and context.
+            unsafe { handler(context, id) };
+        });
+        machine::lower(before);
+    }
+
+    /// Has those requests cancelled that a module has sent with that identifier.
+    pub fn cancel_requests_of(&self, module: &Module, id: usize) {
+        let sent: Vec<Arc<Request>> = {
+            let requests = self.locked::<Requests>();
+            let is_of = |request: &&Arc<Request>| {
+                request.id == id && request.from.as_ref().is_some_and(|from| from.handle == module.handle)
+            };
+            requests.0.values().filter(is_of).cloned().collect()
+        };
+        for request in sent {
+            self.cancel_oid(&request);
+        }
     }
 
     /// NDIS may wait for the request that an adapter has not completed before it passes an event on.
@@ -271,6 +380,7 @@ impl State {
         let requests = self.locked::<Requests>();
         let pends = |request: &&Arc<Request>| {
             request.adapter.handle == adapter.handle
+                && request.to.is_none()
                 && request.path == Path::Regular
                 && request.pends.load(Acquire)
                 && lock(&request.outcome).is_none()
@@ -290,7 +400,7 @@ impl State {
             requests.0.values().filter(|request| request.adapter.handle == adapter.handle).cloned().collect()
         };
         for request in left {
-            let pending = PendingOid { state: self.clone(), request };
+            let pending = PendingOid { state: self.clone(), request, buffer: 0 };
             if !pending.is_complete() {
                 pending.cancel();
             }
@@ -300,6 +410,13 @@ impl State {
 }
 
 fn call(request: &Request, structure: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
+    if let Some(module) = &request.to {
+        let handler = owed(module.requests(request.path == Path::Direct).ask, "OidRequestHandler");
+        return module.call("FilterOidRequest", |context| {
+            // SAFETY: the driver's own handler and context, and a request that lives until it is complete.
+            unsafe { handler(context, structure) }
+        });
+    }
     let handlers = &request.adapter.handlers;
     INSIDE.set(INSIDE.get() + 1);
     let status = match request.path {
@@ -327,6 +444,32 @@ fn call(request: &Request, structure: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
     };
     INSIDE.set(INSIDE.get() - 1);
     status
+}
+
+/// Has a miniport cancel a request.
+fn cancel_at_miniport(request: &Request) {
+    let handlers = &request.adapter.handlers;
+    let id = pointer(request.id);
+    let before = machine::raise(Irql::DISPATCH_LEVEL);
+    match request.path {
+        Path::Regular => {
+            let handler = owed(handlers.CancelOidRequestHandler, "CancelOidRequestHandler");
+            request.adapter.call("MiniportCancelOidRequest", |context| {
+                // SAFETY: the driver's own handler and context.
+                unsafe { handler(context, id) };
+            });
+        }
+        Path::Direct => {
+            let handler = owed(handlers.CancelDirectOidRequestHandler, "CancelDirectOidRequestHandler");
+            request.adapter.call("MiniportCancelDirectOidRequest", |context| {
+                // SAFETY: as above.
+                unsafe { handler(context, id) };
+            });
+        }
+        // It was complete when it came back.
+        Path::Synchronous => {}
+    }
+    machine::lower(before);
 }
 
 /// The structure as the miniport left it.
@@ -387,29 +530,7 @@ impl PendingOid {
 
     /// Has the miniport cancel the request, which it may complete nevertheless.
     pub fn cancel(&self) {
-        let request = &self.request;
-        let handlers = &request.adapter.handlers;
-        let id = pointer(request.place);
-        let before = machine::raise(Irql::DISPATCH_LEVEL);
-        match request.path {
-            Path::Regular => {
-                let handler = owed(handlers.CancelOidRequestHandler, "CancelOidRequestHandler");
-                request.adapter.call("MiniportCancelOidRequest", |context| {
-                    // SAFETY: the driver's own handler and context.
-                    unsafe { handler(context, id) };
-                });
-            }
-            Path::Direct => {
-                let handler = owed(handlers.CancelDirectOidRequestHandler, "CancelDirectOidRequestHandler");
-                request.adapter.call("MiniportCancelDirectOidRequest", |context| {
-                    // SAFETY: as above.
-                    unsafe { handler(context, id) };
-                });
-            }
-            // It was complete when it came back.
-            Path::Synchronous => {}
-        }
-        machine::lower(before);
+        self.state.cancel_oid(&self.request);
     }
 
     /// Waits until it is complete, which must happen in time.
@@ -427,11 +548,11 @@ impl PendingOid {
         let (state, request) = (&self.state, &self.request);
         let status = lock(&request.outcome).unwrap_or(NtStatus::UNSUCCESSFUL);
         let (written, read, needed) = lengths(&structure(request));
-        let start: *const u8 = std::ptr::with_exposed_provenance(request.buffer);
+        let start: *const u8 = std::ptr::with_exposed_provenance(self.buffer);
         // SAFETY: the request's own buffer, of which so many bytes are written, which was checked.
         let bytes = unsafe { std::slice::from_raw_parts(start, written as usize) }.to_vec();
         state.locked::<Requests>().0.remove(&request.place);
-        pool::free(request.buffer, Some(TAG));
+        pool::free(self.buffer, Some(TAG));
         pool::free(request.place, Some(TAG));
         OidAnswer { status, bytes, read, needed }
     }
@@ -444,7 +565,7 @@ pub extern "system" fn NdisMOidRequestComplete(
     status: NDIS_STATUS,
 ) {
     ndis_routine!("NdisMOidRequestComplete", DISPATCH_LEVEL, |state| {
-        state.completed(handle, request, status, Path::Regular);
+        state.request_completed(&state.adapter(handle), None, request, status, Path::Regular);
     });
 }
 
@@ -455,6 +576,6 @@ pub extern "system" fn NdisMDirectOidRequestComplete(
     status: NDIS_STATUS,
 ) {
     ndis_routine!("NdisMDirectOidRequestComplete", DISPATCH_LEVEL, |state| {
-        state.completed(handle, request, status, Path::Direct);
+        state.request_completed(&state.adapter(handle), None, request, status, Path::Direct);
     });
 }

@@ -2,7 +2,7 @@
 
 use ndkpi::NDIS_HANDLE;
 
-use super::{binding::Bindings, registration::Miniports};
+use super::{binding::Bindings, module::Modules, registration::Miniports};
 use crate::{
     context::{self, DriverId},
     state::State,
@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub driver: DriverId,
-    /// The adapter's handle; the driver's own if the thing outlives adapters.
+    /// The handle of the adapter or of the filter's module; the driver's own if the thing outlives them.
     pub handle: usize,
 }
 
@@ -22,7 +22,7 @@ impl State {
         self.protocol(handle).is_some()
     }
 
-    /// Whom a handle belongs to, that of an adapter or of a driver.
+    /// Whom a handle belongs to, that of an adapter, of a filter's module or of a driver.
     pub fn owner_of(&self, handle: NDIS_HANDLE) -> Owner {
         let of_driver = self.locked::<Miniports>().0.values().any(|driver| driver.handle == handle.addr());
         if of_driver {
@@ -33,6 +33,9 @@ impl State {
         let registration = protocol.unwrap_or_else(|| handle.addr());
         if let Some(driver) = self.client(registration) {
             return Owner { driver, handle: registration };
+        }
+        if let Some(module) = self.locked::<Modules>().attached.get(&handle.addr()) {
+            return Owner { driver: module.filter.owner, handle: module.handle };
         }
         let adapter = self.adapter(handle);
         Owner { driver: adapter.owner, handle: adapter.handle }

@@ -40,10 +40,23 @@ pub enum ListOwner {
     Sent { adapter: usize, send: usize },
     /// With the miniport of this adapter, to be sent for that binding.
     SentBy { adapter: usize, binding: usize },
+    /// On its way down from the module that it belongs to.
+    SentOf { module: usize },
     /// With the protocols above this adapter.
     Indicated { adapter: usize },
-    /// With the protocol of that binding.
-    HeldBy { binding: usize },
+    /// On its way up from the module that it belongs to.
+    IndicatedOf { module: usize },
+}
+
+/// Who has a list that is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The end of its way: the miniport, or the protocols of the test.
+    End,
+    /// A module of a filter, which passes it on or back.
+    Module(usize),
+    /// The protocol of that binding.
+    Binding(usize),
 }
 
 /// A list that somebody has.
@@ -51,8 +64,52 @@ pub struct List {
     /// The pool of a driver; `None` for lists of the protocols.
     pool: Option<usize>,
     pub place: ListOwner,
-    /// What it must look like when it comes back.
-    pub shape: Option<u64>,
+    pub holder: Holder,
+    /// Whoever has it must leave it as it is, and has it until the call returns.
+    pub lent: bool,
+    /// What it must look like when it comes back from whom: adapters and modules by their handles, the last one has it.
+    shapes: Vec<(usize, u64)>,
+}
+
+impl List {
+    const fn new(pool: Option<usize>, place: ListOwner) -> Self {
+        Self { pool, place, holder: Holder::End, lent: false, shapes: Vec::new() }
+    }
+
+    /// It is with whom it belongs to.
+    pub fn is_home(&mut self) {
+        (self.place, self.holder) = (ListOwner::Home, Holder::End);
+        self.shapes.clear();
+    }
+
+    /// It looks like that as it is given to an adapter or a module.
+    pub fn give(&mut self, to: usize, shape: u64) {
+        self.shapes.push((to, shape));
+    }
+
+    /// What it looked like when it was given to an adapter or a module, from which it comes back.
+    pub fn take(&mut self, from: usize) -> Option<u64> {
+        let at = self.shapes.iter().rposition(|&(to, _)| to == from)?;
+        let shape = self.shapes[at].1;
+        self.shapes.truncate(at);
+        Some(shape)
+    }
+
+    /// It is on its way down.
+    pub const fn goes_down(&self) -> bool {
+        matches!(self.place, ListOwner::Sent { .. } | ListOwner::SentBy { .. } | ListOwner::SentOf { .. })
+    }
+
+    /// It is on its way up, or was.
+    pub const fn goes_up(&self) -> bool {
+        matches!(self.place, ListOwner::Indicated { .. } | ListOwner::IndicatedOf { .. })
+    }
+
+    /// Whether a module has it, or it is on its way and belongs to the module.
+    fn is_of(&self, module: usize) -> bool {
+        let own = [ListOwner::SentOf { module }, ListOwner::IndicatedOf { module }];
+        self.holder == Holder::Module(module) || own.contains(&self.place)
+    }
 }
 
 /// Pools, and the lists by their address.
@@ -87,20 +144,30 @@ impl Pools {
     }
 
     /// A list of the protocols that is at a miniport.
-    pub fn send(&mut self, address: usize, adapter: usize, send: usize, shape: u64) {
-        let place = ListOwner::Sent { adapter, send };
-        self.lists.insert(address, List { pool: None, place, shape: Some(shape) });
+    pub fn send(&mut self, address: usize, adapter: usize, send: usize) {
+        self.lists.insert(address, List::new(None, ListOwner::Sent { adapter, send }));
+    }
+
+    /// Whether the list is out of a pool of the driver, and at home.
+    pub fn is_own(&mut self, address: usize, driver: DriverId) -> bool {
+        let pool = self.list(address).pool.and_then(|pool| self.by_handle.get(&pool));
+        let is_own = pool.is_some_and(|pool| pool.owner.driver == driver);
+        is_own && self.list(address).place == ListOwner::Home
     }
 
     /// A protocol gives a list of its own to the miniport below a binding.
-    pub fn send_by(&mut self, address: usize, driver: DriverId, adapter: usize, binding: usize, shape: u64) {
-        let pool = self.list(address).pool.and_then(|pool| self.by_handle.get(&pool));
-        let is_own = pool.is_some_and(|pool| pool.owner.driver == driver);
+    pub fn send_by(&mut self, address: usize, driver: DriverId, adapter: usize, binding: usize) {
+        let is_own = self.is_own(address, driver);
         let list = self.list(address);
-        if !is_own || list.place != ListOwner::Home {
+        if !is_own {
             bug_check(Rule::NblNotOwned, format_args!("a list is sent that others have: {:?}", list.place));
         }
-        (list.place, list.shape) = (ListOwner::SentBy { adapter, binding }, Some(shape));
+        list.place = ListOwner::SentBy { adapter, binding };
+    }
+
+    /// The lists that a module has, or that are its own and on their way, by their addresses.
+    pub fn of_module(&self, module: usize) -> Vec<usize> {
+        self.lists.iter().filter(|(_, list)| list.is_of(module)).map(|(&address, _)| address).collect()
     }
 
     /// It has come back.
@@ -200,7 +267,7 @@ pub extern "system" fn NdisAllocateNetBufferAndNetBufferList(
         if let Some(pool) = pools.by_handle.get_mut(&handle.addr()) {
             pool.lists += 1;
         }
-        pools.lists.insert(place, List { pool: Some(handle.addr()), place: ListOwner::Home, shape: None });
+        pools.lists.insert(place, List::new(Some(handle.addr()), ListOwner::Home));
         list
     })
 }

@@ -23,7 +23,7 @@ use super::{
     binding::{Binding, BindingPhase, Bindings, Bound},
     frame,
     oid::{OidAnswer, Path, Question},
-    pool::{ListOwner, Pools},
+    pool::{Holder, Pools},
     structure::{ndis_routine, pointer},
 };
 use crate::{
@@ -414,8 +414,7 @@ extern "system" fn NdisSendNetBufferLists(handle: NDIS_HANDLE, first: *mut NET_B
         if port != 0 || flags & !(NDIS_SEND_FLAGS_DISPATCH_LEVEL | CHECK_FOR_LOOPBACK) != 0 {
             bug_check(Rule::NotSimulated, format_args!("a send by port {port} with the flags {flags:#x}"));
         }
-        let dispatch = machine::current_irql() == Irql::DISPATCH_LEVEL;
-        if flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0 && !dispatch {
+        if flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0 && machine::current_irql() != Irql::DISPATCH_LEVEL {
             bug_check(Rule::BadArgument, format_args!("a send says DISPATCH_LEVEL, and is not at it"));
         }
         let lists = frame::lists_of(state, first, Rule::NblNotOwned);
@@ -425,9 +424,8 @@ extern "system" fn NdisSendNetBufferLists(handle: NDIS_HANDLE, first: *mut NET_B
             if source.addr() != binding.handle {
                 bug_check(Rule::BadHandle, format_args!("a list is sent whose SourceHandle is not the binding's"));
             }
-            let shape = frame::shape_of(list);
             let (driver, adapter) = (binding.protocol.owner, binding.adapter.handle);
-            state.locked::<Pools>().send_by(list.addr(), driver, adapter, binding.handle, shape);
+            state.locked::<Pools>().send_by(list.addr(), driver, adapter, binding.handle);
         }
         let phase = {
             let mut changing = lock(&binding.changing);
@@ -440,14 +438,16 @@ extern "system" fn NdisSendNetBufferLists(handle: NDIS_HANDLE, first: *mut NET_B
                     // SAFETY: the list is NDIS's now.
                     unsafe { (*list).Status = NDIS_STATUS_PENDING };
                 }
-                State::send_for(&binding.adapter, first, lists.len(), dispatch);
+                if !lists.is_empty() {
+                    state.send_down(&binding.adapter, None, &lists);
+                }
             }
             // Who sends may not have heard of the pause.
             BindingPhase::Pausing | BindingPhase::Restarting => {
                 for list in lists {
                     // SAFETY: as above.
                     unsafe { (*list).Status = NDIS_STATUS_PAUSED };
-                    state.locked::<Pools>().list(list.addr()).place = ListOwner::Home;
+                    state.locked::<Pools>().list(list.addr()).is_home();
                     lock(&binding.changing).sent -= 1;
                     binding.give_sent(list);
                 }
@@ -465,7 +465,7 @@ extern "system" fn NdisSendNetBufferLists(handle: NDIS_HANDLE, first: *mut NET_B
 #[unsafe(no_mangle)]
 extern "system" fn NdisCancelSendNetBufferLists(handle: NDIS_HANDLE, cancel: *mut c_void) {
     ndis_routine!("NdisCancelSendNetBufferLists", DISPATCH_LEVEL, |state| {
-        State::cancel_send(&state.binding(handle.addr()).adapter, cancel.addr());
+        state.cancel_down(&state.binding(handle.addr()).adapter, None, cancel.addr());
     });
 }
 
@@ -479,8 +479,7 @@ extern "system" fn NdisReturnNetBufferLists(handle: NDIS_HANDLE, first: *mut NET
         let lists = frame::lists_of(state, first, Rule::NblNotOwned);
         for &list in &lists {
             let mut pools = state.locked::<Pools>();
-            let place = pools.list(list.addr()).place.clone();
-            if place != (ListOwner::HeldBy { binding: binding.handle }) {
+            if pools.list(list.addr()).holder != Holder::Binding(binding.handle) {
                 drop(pools);
                 let words = "a protocol returns a list that it does not have: it was lent, or has been returned";
                 bug_check(Rule::NblNotOwned, format_args!("{words}"));

@@ -5,46 +5,60 @@ use std::sync::Arc;
 use host::machine::{self, Irql};
 use ndis::{
     Ieee8021QNetBufferListInfo, NDIS_MAC_OPTION_8021P_PRIORITY, NDIS_MAC_OPTION_8021Q_VLAN,
-    NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL, NDIS_RECEIVE_FLAGS_RESOURCES, NDIS_RETURN_FLAGS_DISPATCH_LEVEL, NET_BUFFER_LIST,
+    NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL, NDIS_RECEIVE_FLAGS_RESOURCES, NET_BUFFER_LIST,
 };
 use ndkpi::NDIS_HANDLE;
 
 use super::{
-    adapter::{Adapter, Phase, owed},
+    adapter::{Adapter, Phase},
     frame,
-    pool::ListOwner,
+    pool::{Holder, ListOwner, Pools},
     structure::{check_no_lock, ndis_routine},
 };
 use crate::{
-    ndis::pool::Pools,
     report::bug_check,
     rule::Rule,
     state::{State, lock},
 };
 
+/// A miniport or a module indicates a list of its own: `from` is its handle. Whether it says so, and the list is as it must be.
+pub fn check_indicated(list: *mut NET_BUFFER_LIST, from: usize, takes_tags: bool) {
+    // SAFETY: the driver's list, which those above have now.
+    let header = unsafe { list.read() };
+    if header.SourceHandle.addr() != from {
+        bug_check(Rule::BadHandle, format_args!("a list is indicated whose SourceHandle is not the driver's"));
+    }
+    frame::check_clean(&header);
+    let tag = header.NetBufferListInfo[Ieee8021QNetBufferListInfo].addr();
+    if tag != 0 && !takes_tags || tag > 0xFFFF {
+        bug_check(Rule::BadArgument, format_args!("a list is indicated with the value {tag:#x} of 802.1Q"));
+    }
+    let buffers = frame::buffers_of(list);
+    if buffers.len() != 1 {
+        bug_check(Rule::BadArgument, format_args!("a list is indicated with {} net buffers", buffers.len()));
+    }
+}
+
+/// Whether the lists of an adapter may have values of 802.1Q.
+pub fn takes_tags(adapter: &Adapter) -> bool {
+    let options = lock(&adapter.changing).attributes.general.as_ref().map_or(0, |general| general.mac_options);
+    options & (NDIS_MAC_OPTION_8021P_PRIORITY | NDIS_MAC_OPTION_8021Q_VLAN) != 0
+}
+
 impl State {
-    /// Gives lists back to the miniport.
+    /// The protocols give lists back.
     pub fn give_back(self: &Arc<Self>, adapter: &Arc<Adapter>, lists: &[usize], dispatch: bool) {
-        let Some(&first) = lists.first() else { return };
+        if lists.is_empty() {
+            return;
+        }
         let pointers: Vec<*mut NET_BUFFER_LIST> =
             lists.iter().map(|&list| std::ptr::with_exposed_provenance_mut(list)).collect();
-        for (index, &list) in pointers.iter().enumerate() {
-            let next = pointers.get(index + 1).copied().unwrap_or(std::ptr::null_mut());
-            // SAFETY: the protocols have the list.
-            unsafe { (*list).Next = next };
+        for &list in &pointers {
             frame::soil(list);
-            self.locked::<Pools>().list(list.addr()).place = ListOwner::Home;
         }
-        let handler = owed(adapter.handlers.ReturnNetBufferListsHandler, "ReturnNetBufferListsHandler");
         let is_at = machine::current_irql() == Irql::DISPATCH_LEVEL;
         let before = (dispatch && !is_at).then(|| machine::raise(Irql::DISPATCH_LEVEL));
-        let flags = if dispatch || is_at { NDIS_RETURN_FLAGS_DISPATCH_LEVEL } else { 0 };
-        // Before the call: the miniport may complete a pause in it.
-        lock(&adapter.changing).indicated -= lists.len();
-        adapter.call("MiniportReturnNetBufferLists", |context| {
-            // SAFETY: the driver's own handler and context, and its own lists.
-            unsafe { handler(context, std::ptr::with_exposed_provenance_mut(first), flags) };
-        });
+        self.return_down(adapter, None, &pointers);
         if let Some(before) = before {
             machine::lower(before);
         }
@@ -62,49 +76,51 @@ impl State {
     }
 
     fn indicated(self: &Arc<Self>, adapter: &Arc<Adapter>, lists: &[*mut NET_BUFFER_LIST], resources: bool) {
-        let place = ListOwner::Indicated { adapter: adapter.handle };
-        let (mut frames, mut tags) = (Vec::new(), Vec::new());
-        let options = lock(&adapter.changing).attributes.general.as_ref().map_or(0, |general| general.mac_options);
-        let takes_tags = options & (NDIS_MAC_OPTION_8021P_PRIORITY | NDIS_MAC_OPTION_8021Q_VLAN) != 0;
+        let tagged = takes_tags(adapter);
         for &list in lists {
-            // SAFETY: the driver's list, which the protocols have now.
-            let header = unsafe { list.read() };
-            if header.SourceHandle.addr() != adapter.handle {
-                bug_check(Rule::BadHandle, format_args!("a list is indicated whose SourceHandle is not the adapter's"));
-            }
-            frame::check_clean(&header);
-            let tag = header.NetBufferListInfo[Ieee8021QNetBufferListInfo].addr();
-            if tag != 0 && !takes_tags || tag > 0xFFFF {
-                bug_check(Rule::BadArgument, format_args!("a list is indicated with the value {tag:#x} of 802.1Q"));
-            }
-            tags.push(tag);
-            let buffers = frame::buffers_of(list);
-            if buffers.len() != 1 {
-                bug_check(Rule::BadArgument, format_args!("a list is indicated with {} net buffers", buffers.len()));
-            }
-            frames.extend(buffers.iter().map(frame::bytes_of));
+            check_indicated(list, adapter.handle, tagged);
             let mut pools = self.locked::<Pools>();
             let entry = pools.list(list.addr());
             if entry.place != ListOwner::Home {
                 bug_check(Rule::NblNotOwned, format_args!("a list is indicated that others have: {:?}", entry.place));
             }
             if !resources {
-                entry.place = place.clone();
+                entry.place = ListOwner::Indicated { adapter: adapter.handle };
             }
         }
+        if !resources {
+            lock(&adapter.changing).indicated += lists.len();
+        }
+        self.receive_up(adapter, None, lists, resources);
+    }
+
+    /// Lists have come up to the protocols.
+    pub fn receive_at_top(self: &Arc<Self>, adapter: &Arc<Adapter>, lists: &[*mut NET_BUFFER_LIST], lends: bool) {
+        let frames: Vec<_> =
+            lists.iter().flat_map(|&list| frame::buffers_of(list)).map(|one| frame::bytes_of(&one)).collect();
+        let tag = |&list: &*mut NET_BUFFER_LIST| {
+            // SAFETY: a list that has come up, which its driver does not change now.
+            unsafe { (*list).NetBufferListInfo[Ieee8021QNetBufferListInfo] }.addr()
+        };
         let takers = self.takers_of(adapter, &frames);
         let keeps = {
             let mut changing = lock(&adapter.changing);
-            changing.received.extend(frames);
-            changing.tags.extend(tags);
-            if !resources {
-                changing.indicated += lists.len();
+            // While modules are paused, nobody above them keeps anything.
+            if !changing.quiet {
+                changing.received.extend(frames);
+                changing.tags.extend(lists.iter().map(tag));
             }
-            changing.keeps
+            changing.keeps && !changing.quiet
         };
+        if !lends {
+            let mut pools = self.locked::<Pools>();
+            for list in lists {
+                pools.list(list.addr()).holder = Holder::End;
+            }
+        }
         // Protocols that are bound have what they keep; the rest is with those of the test.
-        let held = self.deliver(lists, &takers, resources || keeps);
-        if resources {
+        let held = self.deliver(lists, &takers, lends || keeps);
+        if lends {
             return;
         }
         let left: Vec<usize> =
@@ -112,7 +128,7 @@ impl State {
         if keeps {
             lock(&adapter.changing).kept.extend(left);
         } else {
-            // As protocols do that copy at once: the miniport is called in its own call.
+            // As protocols do that copy at once: those below are called in their own call.
             self.give_back(adapter, &left, false);
         }
     }

@@ -13,6 +13,7 @@ use ndkpi::{
 };
 
 use super::{
+    attach,
     attributes::whole,
     structure::{check_header, ndis_routine, pointer, read},
 };
@@ -168,7 +169,13 @@ pub extern "system" fn NdisSetOptionalHandlers(
     handlers: *const NDIS_OBJECT_HEADER,
 ) -> NDIS_STATUS {
     ndis_routine!("NdisSetOptionalHandlers", PASSIVE_LEVEL, |state| {
+        if let Some(status) = attach::set_options(state, handle, handlers) {
+            return status;
+        }
         let driver = context::caller();
+        if state.is_filter(driver, handle.addr()) {
+            bug_check(Rule::NotSimulated, format_args!("optional handlers of a filter driver"));
+        }
         let Some(miniport) = state.miniport(driver).filter(|miniport| miniport.handle == handle.addr()) else {
             bug_check(Rule::BadHandle, format_args!("{handle:p} is no registration of the driver"));
         };

@@ -1,20 +1,19 @@
-//! Sending: lists of the protocols, to the miniport and back.
+//! Sending: lists of the protocols, to those below and back.
 
 use std::sync::{Arc, Mutex};
 
 use host::machine::{self, Irql};
 use litemap::LiteMap;
-use ndis::{NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NDIS_SEND_FLAGS_DISPATCH_LEVEL, NDIS_STATUS, NET_BUFFER_LIST};
+use ndis::{NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NDIS_STATUS, NET_BUFFER_LIST};
 use ndkpi::{NDIS_HANDLE, status::NDIS_STATUS_SUCCESS};
 
 use super::{
-    adapter::{Adapter, Phase, owed},
+    adapter::{Adapter, Phase},
     frame::{self, Layout, Oob},
-    pool::ListOwner,
+    pool::{Holder, ListOwner, Pools},
     structure::{check_no_lock, ndis_routine},
 };
 use crate::{
-    ndis::{pool::Pools, structure::pointer},
     report::bug_check,
     rule::Rule,
     state::{Part, State, lock},
@@ -79,64 +78,71 @@ impl State {
             paused,
             asleep,
         });
-        for pair in made.windows(2) {
-            // SAFETY: two of the lists that were just made.
-            unsafe { (*pair[0]).Next = pair[1] };
-        }
         self.locked::<Sends>().0.insert(number, send.clone());
         {
             let mut pools = self.locked::<Pools>();
             for &list in &made {
-                pools.send(list.addr(), adapter.handle, number, frame::shape_of(list));
+                pools.send(list.addr(), adapter.handle, number);
             }
         }
-        lock(&adapter.changing).sent += made.len();
-        let first = made.first().copied().unwrap_or(std::ptr::null_mut());
-        let handler = owed(adapter.handlers.SendNetBufferListsHandler, "SendNetBufferListsHandler");
         let before = dispatch.then(|| machine::raise(Irql::DISPATCH_LEVEL));
-        let flags = if dispatch { NDIS_SEND_FLAGS_DISPATCH_LEVEL } else { 0 };
-        adapter.call("MiniportSendNetBufferLists", |context| {
-            // SAFETY: the driver's own handler and context, and lists that live until they are completed.
-            unsafe { handler(context, first, 0, flags) };
-        });
+        if !made.is_empty() {
+            self.send_down(adapter, None, &made);
+        }
         if let Some(before) = before {
             machine::lower(before);
         }
         Sent { state: self.clone(), send }
     }
 
-    /// Has the miniport cancel the sends with that identifier.
-    pub fn cancel_send(adapter: &Adapter, cancel: usize) {
-        let handler = owed(adapter.handlers.CancelSendHandler, "CancelSendHandler");
-        let before = machine::raise(Irql::DISPATCH_LEVEL);
-        adapter.call("MiniportCancelSend", |context| {
-            // SAFETY: the driver's own handler and context.
-            unsafe { handler(context, pointer(cancel)) };
-        });
-        machine::lower(before);
-    }
-
-    /// A list has come back from the miniport.
-    fn sent(&self, adapter: &Adapter, list: *mut NET_BUFFER_LIST) {
-        let (number, shape) = {
+    /// Lists come back from the miniport, or from a module above it, which has completed them.
+    pub fn completed_by(&self, adapter: &Adapter, module: Option<usize>, list: *mut NET_BUFFER_LIST) {
+        let (goes_down, has_it, shape, place) = {
             let mut pools = self.locked::<Pools>();
             let entry = pools.list(list.addr());
-            let (place, shape) = (entry.place.clone(), entry.shape);
-            if let ListOwner::SentBy { adapter: at, binding } = place {
+            let has_it = entry.holder == module.map_or(Holder::End, Holder::Module);
+            (entry.goes_down(), has_it, entry.take(module.unwrap_or(adapter.handle)), entry.place.clone())
+        };
+        let at = match place {
+            ListOwner::Sent { adapter, .. } | ListOwner::SentBy { adapter, .. } => adapter,
+            _ => adapter.handle,
+        };
+        if at != adapter.handle {
+            bug_check(Rule::NblNotOwned, format_args!("a send is completed by another adapter"));
+        }
+        if !goes_down || !has_it {
+            bug_check(
+                Rule::NblCompletedTwice,
+                format_args!("a send is completed of a list that was not sent, or that others have: {place:?}"),
+            );
+        }
+        check_sent(list, shape);
+        if module.is_none() {
+            lock(&adapter.changing).sent -= 1;
+        }
+    }
+
+    /// A list has come back to who has sent it: the test's protocols or one that is bound.
+    pub fn is_sent(&self, adapter: &Adapter, list: *mut NET_BUFFER_LIST) {
+        // SAFETY: the list has come back.
+        let status = unsafe { (*list).Status };
+        let mut pools = self.locked::<Pools>();
+        let entry = pools.list(list.addr());
+        let number = match entry.place {
+            ListOwner::Sent { send, .. } => send,
+            ListOwner::SentBy { binding, .. } => {
+                entry.is_home();
                 drop(pools);
-                self.sent_by(adapter, (at, binding), list, shape);
+                let binding = self.binding(binding);
+                // The list is the protocol's again before it hears of that. What became of it is the protocol's to look at.
+                lock(&binding.changing).sent -= 1;
+                binding.give_sent(list);
                 return;
             }
-            let ListOwner::Sent { adapter: at, send } = place else {
-                bug_check(Rule::NblCompletedTwice, format_args!("a send is completed of a list that was not sent"));
-            };
-            if at != adapter.handle {
-                bug_check(Rule::NblNotOwned, format_args!("a send is completed by another adapter"));
-            }
-            pools.forget(list.addr());
-            (send, shape)
+            ref other => unreachable!("a module gets its own lists back: {other:?}"),
         };
-        let status = check_sent(list, shape);
+        pools.forget(list.addr());
+        drop(pools);
         frame::free(self, list);
         let Some(send) = self.locked::<Sends>().0.get(&number).cloned() else { return };
         if send.paused && status == NDIS_STATUS_SUCCESS {
@@ -155,56 +161,28 @@ impl State {
         if over {
             self.locked::<Sends>().0.remove(&number);
         }
-        lock(&adapter.changing).sent -= 1;
         debug_assert_eq!(send.adapter, adapter.handle, "a send is of one adapter");
     }
 }
 
-/// Looks at a list that has come back from a miniport. What became of it.
-fn check_sent(list: *mut NET_BUFFER_LIST, shape: Option<u64>) -> NDIS_STATUS {
-    // SAFETY: the list was the miniport's, and whoever has sent it frees it later.
+/// Looks at a list that a miniport or a module has completed.
+fn check_sent(list: *mut NET_BUFFER_LIST, shape: Option<u64>) {
+    // SAFETY: the list was the driver's, and whoever has sent it frees it later.
     let status = unsafe { (*list).Status };
     // A list comes as pending: so who forgets to say what became of it is found out.
     if status.is_success() && ![NDIS_STATUS_SUCCESS, NDIS_STATUS_NOT_ACCEPTED].contains(&status) {
         bug_check(Rule::BadArgument, format_args!("a send is completed with the status {status}"));
     }
-    if shape != Some(frame::shape_of(list)) {
+    // A module that hears of a completion and not of a send was given nothing.
+    if shape.is_some_and(|shape| shape != frame::shape_of(list)) {
         bug_check(Rule::NblNotOwned, format_args!("a sent list comes back changed"));
     }
-    status
 }
 
 impl State {
-    /// A list of a protocol has come back from the miniport.
-    fn sent_by(
-        &self,
-        adapter: &Adapter,
-        (at, binding): (usize, usize),
-        list: *mut NET_BUFFER_LIST,
-        shape: Option<u64>,
-    ) {
-        if at != adapter.handle {
-            bug_check(Rule::NblNotOwned, format_args!("a send is completed by another adapter"));
-        }
-        // What became of it is the protocol's to look at.
-        let _ = check_sent(list, shape);
-        let binding = self.binding(binding);
-        self.locked::<Pools>().list(list.addr()).place = ListOwner::Home;
-        lock(&adapter.changing).sent -= 1;
-        // The list is the protocol's again before it hears of that.
-        lock(&binding.changing).sent -= 1;
-        binding.give_sent(list);
-    }
-
-    /// Gives lists of a protocol to the miniport below, which completes each.
-    pub fn send_for(adapter: &Adapter, first: *mut NET_BUFFER_LIST, count: usize, dispatch: bool) {
-        lock(&adapter.changing).sent += count;
-        let handler = owed(adapter.handlers.SendNetBufferListsHandler, "SendNetBufferListsHandler");
-        let flags = if dispatch { NDIS_SEND_FLAGS_DISPATCH_LEVEL } else { 0 };
-        adapter.call("MiniportSendNetBufferLists", |context| {
-            // SAFETY: the driver's own handler and context, and lists that live until they are completed.
-            unsafe { handler(context, first, 0, flags) };
-        });
+    /// Whether everything is back that the test's protocols have sent by an adapter.
+    pub fn has_no_sends(&self, adapter: &Adapter) -> bool {
+        self.locked::<Sends>().0.values().all(|send| send.adapter != adapter.handle)
     }
 }
 
@@ -241,9 +219,10 @@ pub extern "system" fn NdisMSendNetBufferListsComplete(handle: NDIS_HANDLE, firs
         if lists.is_empty() {
             bug_check(Rule::BadArgument, format_args!("a completion without lists"));
         }
-        for list in lists {
-            state.sent(&adapter, list);
+        for &list in &lists {
+            state.completed_by(&adapter, None, list);
         }
+        state.complete_up(&adapter, None, &lists);
         state.dispatcher.signal();
         state.preempt();
     });
