@@ -16,9 +16,10 @@ use ndis::{
     REQUEST_DATA,
 };
 use ndkpi::{
-    NDIS_HANDLE, NDIS_OBJECT_HEADER, NET_PNP_EVENT_NOTIFICATION,
+    NDIS_HANDLE, NDIS_OBJECT_HEADER, NDK_VERSION, NET_PNP_EVENT_NOTIFICATION,
     status::{NDIS_STATUS_PENDING, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
 };
+use rigs::machine;
 use simulated_kernel::{Driver, Kernel, Nic, Rule, caught};
 use wdk_sys::{
     NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, POOL_FLAG_NON_PAGED, PVOID,
@@ -765,6 +766,31 @@ fn two_filters_are_above_each_other() {
     mini.unload();
 }
 
+#[test]
+fn softndknic_passes_frames_and_opens_ndk_below_a_filter() {
+    const COUNT: usize = 20;
+    for seed in 0..3 {
+        let kernel = Kernel::seeded(seed).start();
+        prepare(Does { attach: |module, _| set_attributes(module), ..Does::default() });
+        let filter = kernel.load("filter", entry).expect("the filter loads");
+        machine::with_pair(&kernel, &[], |one, other| {
+            let frames: Vec<_> = (0..COUNT).map(|number| machine::frame(one, other, number as u64, 200)).collect();
+            let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+            assert_eq!(one.send(&frames).wait(), [NDIS_STATUS_SUCCESS; COUNT]);
+            kernel.wait_until(|| other.received() == COUNT);
+            let opened = one.open_ndk(NDK_VERSION { Major: 2, Minor: 0 }).expect("it opens");
+            one.pause();
+            one.restart().expect("it restarts");
+            one.close_ndk(opened);
+        });
+        filter.unload();
+        let heard = heard();
+        let count = |wanted| heard.iter().filter(|&&heard| heard == wanted).count();
+        assert!(count(Heard::Send(COUNT)) == 1 && count(Heard::Receive(0)) > 0, "seed {seed}: {heard:?}");
+        assert_eq!((count(Heard::Attach), count(Heard::Detach)), (2, 2), "seed {seed}");
+    }
+}
+
 /// Keeps what it receives until it is paused.
 fn keep(_: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _: u32, flags: u32) {
     assert_eq!(flags & RESOURCES, 0);
@@ -1083,7 +1109,7 @@ rules! {
         let _ = nic.send(&[&TO_ALL]);
     };
 
-    a_list_that_is_completed_and_sent breaks NblNotOwned with Handlers { send: keep_sent, ..Handlers::default() }, Does { send: keep_send, ..Does::default() }, by |_, _, _, filter, protocol| {
+    a_sent_list_that_is_indicated breaks NblNotOwned with Handlers { send: keep_sent, ..Handlers::default() }, Does { send: keep_send, ..Does::default() }, by |_, _, _, filter, protocol| {
         protocol.run(|| protocols::send(&TO_ALL));
         filter.run(|| {
             call!(NdisFSendNetBufferLists(module(), kept(), 0, 0));

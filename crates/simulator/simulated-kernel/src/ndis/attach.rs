@@ -529,18 +529,3 @@ extern "system" fn NdisFRestartFilter(handle: NDIS_HANDLE) -> NDIS_STATUS {
         NDIS_STATUS_SUCCESS
     })
 }
-
-/// A filter changes its handlers for frames of one module.
-pub fn set_options(state: &State, handle: NDIS_HANDLE, handlers: *const NDIS_OBJECT_HEADER) -> Option<NDIS_STATUS> {
-    let module = state.locked::<Modules>().attached.get(&handle.addr()).cloned()?;
-    if !lock(&module.changing).sets_options {
-        bug_check(Rule::NdisPlace, format_args!("optional handlers are set outside of FilterSetModuleOptions"));
-    }
-    // SAFETY: the driver's structure, which lives until the call returns.
-    let frames = unsafe { super::filter::read_partial(handlers) };
-    if state.strikes() {
-        return Some(NDIS_STATUS_RESOURCES);
-    }
-    lock(&module.changing).frames = frames;
-    Some(NDIS_STATUS_SUCCESS)
-}

@@ -6,16 +6,13 @@ use std::{
 };
 
 use litemap::LiteMap;
-use ndis::{DRIVER_OBJECT, NDIS_OID_REQUEST, NDIS_STATUS, NDIS_STATUS_INDICATION, NET_BUFFER_LIST};
+use ndis::{NDIS_OID_REQUEST, NDIS_STATUS, NDIS_STATUS_INDICATION, NET_BUFFER_LIST};
 use ndkpi::{
     NDIS_HANDLE, NDIS_OBJECT_HEADER, NET_PNP_EVENT_NOTIFICATION, NtStatus,
     status::{NDIS_STATUS_BAD_VERSION, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
 };
 
-use super::{
-    filter::Filter,
-    structure::{ndis_routine, pointer},
-};
+use super::{filter::Filter, structure::pointer};
 use crate::{
     context::{self, DriverId},
     report::bug_check,
@@ -167,6 +164,21 @@ impl State {
         self.deregister_client(Kind::Protocol, handle);
     }
 
+    /// Registers a filter, which is attached to nothing yet.
+    pub fn register_filter(
+        &self,
+        context: NDIS_HANDLE,
+        characteristics: *const u8,
+        place: *mut NDIS_HANDLE,
+    ) -> NDIS_STATUS {
+        self.register_client(&FILTER, context, characteristics, place)
+    }
+
+    /// Ends the registration of a filter, which is attached to nothing any more.
+    pub fn deregister_filter(&self, handle: NDIS_HANDLE) {
+        self.deregister_client(Kind::Filter, handle);
+    }
+
     fn register_client(
         &self,
         layout: &Layout,
@@ -232,43 +244,4 @@ impl State {
         drop(clients);
         bug_check(Rule::BadHandle, format_args!("{handle:p} is no registration of a {kind:?}, or was one"));
     }
-}
-
-#[unsafe(no_mangle)]
-extern "system" fn NdisFRegisterFilterDriver(
-    object: *mut DRIVER_OBJECT,
-    context: NDIS_HANDLE,
-    characteristics: *const u8,
-    place: *mut NDIS_HANDLE,
-) -> NDIS_STATUS {
-    ndis_routine!("NdisFRegisterFilterDriver", PASSIVE_LEVEL, |state| {
-        let driver = context::caller();
-        let is_own = state.drivers().get(&driver).is_some_and(|loaded| loaded.object == object.addr());
-        if !is_own {
-            bug_check(Rule::BadArgument, format_args!("a filter registers without its driver object"));
-        }
-        let status = state.register_client(&FILTER, context, characteristics, place);
-        if status != NDIS_STATUS_SUCCESS {
-            return status;
-        }
-        // SAFETY: the driver's place, which was just written.
-        let handle = unsafe { place.read() };
-        let Some(filter) = state.filter(handle.addr()) else { unreachable!("it has just registered") };
-        let status = filter.set_options();
-        if status == NDIS_STATUS_SUCCESS {
-            state.attach_filter_soon(&filter);
-            state.preempt();
-        } else {
-            state.deregister_client(Kind::Filter, handle);
-        }
-        status
-    })
-}
-
-#[unsafe(no_mangle)]
-extern "system" fn NdisFDeregisterFilterDriver(handle: NDIS_HANDLE) {
-    ndis_routine!("NdisFDeregisterFilterDriver", PASSIVE_LEVEL, |state| {
-        state.detach_filter(handle.addr());
-        state.deregister_client(Kind::Filter, handle);
-    });
 }

@@ -15,6 +15,7 @@ pub mod configuration;
 pub mod device;
 pub mod event;
 pub mod filter;
+pub mod filter_driver;
 pub mod filter_event;
 pub mod filter_frames;
 pub mod filter_oid;

@@ -7,11 +7,14 @@ use std::sync::{
 
 use litemap::LiteMap;
 use ndis::{NDIS_OID_REQUEST, NDIS_STATUS};
-use ndkpi::NDIS_HANDLE;
+use ndkpi::{
+    NDIS_HANDLE, NDIS_OBJECT_HEADER,
+    status::{NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
+};
 
 use super::{
     adapter::{Adapter, owed},
-    filter::{Filter, FrameHandlers, RequestHandlers},
+    filter::{self, Filter, FrameHandlers, RequestHandlers},
     structure::pointer,
 };
 use crate::{
@@ -166,6 +169,21 @@ impl State {
             if modules.detached.contains(&handle.addr()) { "of a module that is detached" } else { "no module" };
         drop(modules);
         bug_check(Rule::BadHandle, format_args!("{handle:p} is {words} of a filter"))
+    }
+
+    /// A filter changes its handlers for frames of one module. `None` if that is no handle of a module.
+    pub fn set_frame_handlers(&self, handle: NDIS_HANDLE, handlers: *const NDIS_OBJECT_HEADER) -> Option<NDIS_STATUS> {
+        let module = self.locked::<Modules>().attached.get(&handle.addr()).cloned()?;
+        if !lock(&module.changing).sets_options {
+            bug_check(Rule::NdisPlace, format_args!("optional handlers are set outside of FilterSetModuleOptions"));
+        }
+        // SAFETY: the driver's structure, which lives until the call returns.
+        let frames = unsafe { filter::read_partial(handlers) };
+        if self.strikes() {
+            return Some(NDIS_STATUS_RESOURCES);
+        }
+        lock(&module.changing).frames = frames;
+        Some(NDIS_STATUS_SUCCESS)
     }
 
     /// The modules of an adapter that take part, from the bottom to the top.

@@ -13,7 +13,6 @@ use ndkpi::{
 };
 
 use super::{
-    attach,
     attributes::whole,
     structure::{check_header, ndis_routine, pointer, read},
 };
@@ -169,7 +168,7 @@ pub extern "system" fn NdisSetOptionalHandlers(
     handlers: *const NDIS_OBJECT_HEADER,
 ) -> NDIS_STATUS {
     ndis_routine!("NdisSetOptionalHandlers", PASSIVE_LEVEL, |state| {
-        if let Some(status) = attach::set_options(state, handle, handlers) {
+        if let Some(status) = state.set_frame_handlers(handle, handlers) {
             return status;
         }
         let driver = context::caller();
