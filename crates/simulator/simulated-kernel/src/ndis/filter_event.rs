@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use ndis::{NDIS_STATUS, NDIS_STATUS_INDICATION, NET_DEVICE_PNP_EVENT, NET_DEVICE_PNP_EVENT_REVISION_1};
+use ndis::{
+    NDIS_SIZEOF_NET_DEVICE_PNP_EVENT_REVISION_1, NDIS_STATUS, NDIS_STATUS_INDICATION, NET_DEVICE_PNP_EVENT,
+    NET_DEVICE_PNP_EVENT_REVISION_1,
+};
 use ndkpi::{
     NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NET_PNP_EVENT_NOTIFICATION, status::NDIS_STATUS_SUCCESS,
 };
@@ -110,7 +113,7 @@ extern "system" fn NdisFIndicateStatus(handle: NDIS_HANDLE, indication: *const N
 extern "system" fn NdisFDevicePnPEventNotify(handle: NDIS_HANDLE, event: *mut NET_DEVICE_PNP_EVENT) {
     ndis_routine!("NdisFDevicePnPEventNotify", PASSIVE_LEVEL, |state| {
         let module = state.module(handle);
-        let size = u16::try_from(size_of::<NET_DEVICE_PNP_EVENT>()).unwrap_or(0);
+        let size = NDIS_SIZEOF_NET_DEVICE_PNP_EVENT_REVISION_1;
         let expected = NDIS_OBJECT_HEADER::new(NDIS_OBJECT_TYPE_DEFAULT, NET_DEVICE_PNP_EVENT_REVISION_1, size);
         // SAFETY: the driver's structure, which lives until the call returns.
         unsafe { read(event, expected, "NET_DEVICE_PNP_EVENT") };
