@@ -68,8 +68,8 @@ fn begins(state: &State, module: &Module, list: *mut NET_BUFFER_LIST, down: bool
 }
 
 /// A filter without the handler to which its own lists come back can have none of them on their way.
-fn check_comes_back<T>(handler: Option<T>, name: &str) {
-    if handler.is_none() {
+fn check_comes_back(is_there: bool, name: &str) {
+    if !is_there {
         bug_check(Rule::NdisHandler, format_args!("a filter without {name} sends or indicates a list of its own"));
     }
 }
@@ -86,8 +86,8 @@ extern "system" fn NdisFSendNetBufferLists(handle: NDIS_HANDLE, first: *mut NET_
         check_phase(&module, Rule::SentWhilePaused, "sends");
         let own: Vec<_> = lists.iter().copied().filter(|&list| begins(state, &module, list, true)).collect();
         if !own.is_empty() {
-            check_comes_back(module.frames().send, "FilterSendNetBufferLists");
-            check_comes_back(module.frames().sent, "FilterSendNetBufferListsComplete");
+            check_comes_back(module.frames().send.is_some(), "FilterSendNetBufferLists");
+            check_comes_back(module.frames().sent.is_some(), "FilterSendNetBufferListsComplete");
         }
         let pauses = module.phase() == ModulePhase::Pausing;
         for &list in &own {
@@ -171,8 +171,8 @@ extern "system" fn NdisFIndicateReceiveNetBufferLists(
         let lends = flags & NDIS_RECEIVE_FLAGS_RESOURCES != 0;
         let is_own: Vec<bool> = lists.iter().map(|&list| begins(state, &module, list, false)).collect();
         if is_own.contains(&true) {
-            check_comes_back(module.frames().receive, "FilterReceiveNetBufferLists");
-            check_comes_back(module.frames().returned, "FilterReturnNetBufferLists");
+            check_comes_back(module.frames().receive.is_some(), "FilterReceiveNetBufferLists");
+            check_comes_back(module.frames().returned.is_some(), "FilterReturnNetBufferLists");
         }
         let mut start = 0;
         for same in is_own.chunk_by(|one, other| one == other) {

@@ -31,10 +31,10 @@ fn level(flag: u32) -> u32 {
 }
 
 /// Lists one after the other that go to the same place go there together.
-fn together<'lists>(
-    lists: Lists<'lists>,
+fn together(
+    lists: Lists<'_>,
     to: impl Fn(*mut NET_BUFFER_LIST) -> Option<Arc<Module>>,
-) -> Vec<(Option<Arc<Module>>, Lists<'lists>)> {
+) -> Vec<(Option<Arc<Module>>, Lists<'_>)> {
     let places: Vec<_> = lists.iter().map(|&list| to(list)).collect();
     let handle = |place: &Option<Arc<Module>>| place.as_ref().map(|module| module.handle);
     let mut start = 0;
