@@ -52,7 +52,7 @@ pub use string::{terminated, unicode, wide, wide_terminated};
 pub use thread::Thread;
 pub use wait_lock::WaitLock;
 #[cfg(feature = "wsk")]
-pub use wsk::WskProvider;
+pub use wsk::{Asking, DatagramSocket, WskProvider};
 
 use wdk_sys::{_MODE, KPROCESSOR_MODE};
 

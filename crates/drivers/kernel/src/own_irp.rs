@@ -81,6 +81,20 @@ impl OwnIrp {
         (status, information)
     }
 
+    /// Makes a request. The event, which is cleared, is set when it is complete; then [`OwnIrp::outcome`] says how.
+    ///
+    /// # Safety
+    ///
+    /// Nobody has the IRP. `request` gives it to one request, which completes it. The event lives until it is set, and so does the value.
+    pub unsafe fn start(&self, event: &Event, request: impl FnOnce(*mut IRP) -> NtStatus) {
+        event.clear();
+        let context: PVOID = core::ptr::from_ref(event).cast_mut().cast();
+        // SAFETY: nobody has the IRP, and one request gets it; the event and this live until that is complete (`# Safety`).
+        let irp = unsafe { self.begin(wake, context) };
+        // What it says is what the request ends with, or that this comes later.
+        let _ = request(irp);
+    }
+
     /// Makes a request and waits for its end. What it says beside its status.
     ///
     /// # Errors
@@ -91,11 +105,8 @@ impl OwnIrp {
     ///
     /// Nobody has the IRP. `request` gives it to one request, which completes it.
     pub unsafe fn ask(&self, event: &Event, request: impl FnOnce(*mut IRP) -> NtStatus) -> Result<usize, NtStatus> {
-        event.clear();
-        let context: PVOID = core::ptr::from_ref(event).cast_mut().cast();
         // SAFETY: nobody has the IRP, and one request gets it (`# Safety`); this waits for its end.
-        let irp = unsafe { self.begin(wake, context) };
-        let _ = request(irp);
+        unsafe { self.start(event, request) };
         event.wait();
         // SAFETY: the completion routine was called.
         let (status, information) = unsafe { self.outcome() };
@@ -112,7 +123,7 @@ impl Drop for OwnIrp {
 
 /// Tells who waits, and keeps the IRP.
 unsafe extern "C" fn wake(_device: PDEVICE_OBJECT, _irp: PIRP, event: PVOID) -> wdk_sys::NTSTATUS {
-    // SAFETY: the event of `ask`, which waits for it.
+    // SAFETY: the event of `start`, which lives until it is set.
     unsafe { &*event.cast_const().cast::<Event>() }.set();
     STATUS_MORE_PROCESSING_REQUIRED
 }

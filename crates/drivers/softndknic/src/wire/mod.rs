@@ -41,7 +41,7 @@ use engine::{
     wire::Cable,
 };
 use fallible::{Arc, try_box};
-use kernel::{WaitLock, WskProvider};
+use kernel::{Asking, DatagramSocket, WaitLock, WskProvider};
 use ndis::WSK_NO_WAIT;
 use ndkpi::{NDIS_HANDLE, NtStatus};
 use roce::vxlan::Bridge;
@@ -50,7 +50,7 @@ pub use self::settings::{Ends, Wanted};
 use self::{
     sender::{Sender, Source},
     shown::Watch,
-    socket::{Asking, Current, Socket},
+    socket::Current,
 };
 use crate::{
     adapter::Adapter,
@@ -365,7 +365,7 @@ impl Tunnel {
         }
     }
 
-    fn open(&self, opening: &mut Opening) -> Result<Socket, NtStatus> {
+    fn open(&self, opening: &mut Opening) -> Result<DatagramSocket, NtStatus> {
         let Opening { client, asking, .. } = opening;
         let client = match client {
             Some(client) => client,
@@ -374,7 +374,7 @@ impl Tunnel {
         };
         let context = ptr::from_ref(self).cast_mut().cast();
         // SAFETY: the client and this live until the socket is closed, by `end` at the latest.
-        unsafe { Socket::open(client, asking, self.ends.local, &arrival::EVENTS, context) }
+        unsafe { DatagramSocket::open(client, asking, self.ends.local, Some(&arrival::EVENTS), context) }
     }
 }
 

@@ -1,4 +1,6 @@
-//! A driver as a client of Winsock Kernel.
+//! A driver as a client of Winsock Kernel, and its datagram sockets.
+
+mod socket;
 
 use alloc::boxed::Box;
 use core::{pin::Pin, ptr};
@@ -9,6 +11,7 @@ use ndis::{
 };
 use ndkpi::{NtStatus, WSK_CLIENT};
 
+pub use self::socket::{Asking, DatagramSocket};
 use crate::Fixed;
 
 static DISPATCH: WSK_CLIENT_DISPATCH =
