@@ -3,6 +3,8 @@
 //! The codes belong to the control device of [`crate::test_device`]. An older driver answers them with
 //! `STATUS_INVALID_DEVICE_REQUEST`.
 
+use core::net::{IpAddr, SocketAddr};
+
 use crate::wire::{READ, WRITE, control_code, wire};
 
 /// Takes a [`StartOn`] with two names behind it, and answers with a [`Begun`]. `STATUS_DEVICE_BUSY` during a run.
@@ -27,11 +29,27 @@ wire! {
         hostile: u32,
         /// The length of the interface's name in bytes.
         interface: u32,
-        /// The length of the second interface's name in bytes; 0 for none.
+        /// The length of the second interface's name in bytes; 0 for none. It may be that of a [`machine`].
         peer: u32,
         /// Zero.
         reserved: u32,
     }
+}
+
+/// The first of the ports at which the agent of another machine is, unless another one is named.
+pub const AGENT_PORT: u16 = 4792;
+
+/// The machine that a name stands for: `@192.0.2.7`, `@192.0.2.7:4800`, `@[2001:db8::7]:4800`; `Some(None)` if what is behind the `@` is no
+/// address.
+///
+/// As the second name of a run of the suite it says that the second adapter is on that machine, where an agent runs
+/// ([`Kind::Agent`](crate::test_device::Kind)). As that of an agent it is the machine that may call, and the first of the ports of this one.
+#[must_use]
+pub fn machine(name: &str) -> Option<Option<SocketAddr>> {
+    let address = name.strip_prefix('@')?;
+    let with_port = address.parse().ok();
+    let of_agent = || address.parse().ok().map(|address: IpAddr| SocketAddr::new(address, AGENT_PORT));
+    Some(with_port.or_else(of_agent))
 }
 
 impl StartOn {
@@ -84,11 +102,19 @@ pub enum Problem {
     NoWinsock = 7,
     /// The driver's suite has no case of this name ([`crate::case`]).
     UnknownCase = 8,
+    /// The name of the other machine is no address.
+    BadMachine = 9,
+    /// The other machine does not answer: there is no agent, or no way to it.
+    NoMachine = 10,
+    /// The agent of the other machine has somebody else's run.
+    BusyMachine = 11,
+    /// The agent's ports cannot be had.
+    NoPort = 12,
 }
 
 impl Problem {
     /// All problems.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::None,
         Self::UnknownInterface,
         Self::UnknownAddress,
@@ -98,6 +124,10 @@ impl Problem {
         Self::Same,
         Self::NoWinsock,
         Self::UnknownCase,
+        Self::BadMachine,
+        Self::NoMachine,
+        Self::BusyMachine,
+        Self::NoPort,
     ];
 
     /// The problem with that number.
@@ -166,6 +196,10 @@ pub enum Reason {
     AddressGone = 1,
     /// Winsock Kernel no longer opens the adapter.
     AdapterGone = 2,
+    /// The other machine could not be told to begin.
+    MachineGone = 3,
+    /// The agent's sockets do not work any more.
+    AgentFailed = 4,
 }
 
 impl Reason {
@@ -176,6 +210,8 @@ impl Reason {
             0 => Some(Self::None),
             1 => Some(Self::AddressGone),
             2 => Some(Self::AdapterGone),
+            3 => Some(Self::MachineGone),
+            4 => Some(Self::AgentFailed),
             _ => None,
         }
     }
@@ -187,7 +223,7 @@ mod tests {
 
     use std::{string::String, vec::Vec};
 
-    use super::{NAMES, StartOn};
+    use super::{NAMES, StartOn, machine};
 
     fn request(interface: &str, peer: &str) -> Vec<u8> {
         let length = |name: &str| u32::try_from(name.len()).expect("a short name");
@@ -211,5 +247,16 @@ mod tests {
         let mut letters = request("ab", "");
         letters[StartOn::BYTES] = 0xFF;
         assert_eq!(parsed(&letters), None, "no text");
+    }
+
+    #[test]
+    fn a_machine_is_an_address_behind_an_at_sign() {
+        let named = |name| machine(name).map(|machine| machine.map(|address| std::format!("{address}")));
+        assert_eq!(named("192.0.2.7"), None, "a local address");
+        assert_eq!(named("@192.0.2.7"), Some(Some("192.0.2.7:4792".into())));
+        assert_eq!(named("@192.0.2.7:4800"), Some(Some("192.0.2.7:4800".into())));
+        assert_eq!(named("@2001:db8::7"), Some(Some("[2001:db8::7]:4792".into())));
+        assert_eq!(named("@[2001:db8::7]:4800"), Some(Some("[2001:db8::7]:4800".into())));
+        assert_eq!(named("@beta"), Some(None));
     }
 }

@@ -50,6 +50,8 @@ pub enum Kind {
     Stress = 1,
     /// Latency, rate and bandwidth, each for its share of the time.
     Performance = 2,
+    /// Serves the run of another machine, until the time is up or the run is cancelled ([`crate::network::machine`]).
+    Agent = 3,
 }
 
 impl Kind {
@@ -60,6 +62,7 @@ impl Kind {
             0 => Some(Self::Conformance),
             1 => Some(Self::Stress),
             2 => Some(Self::Performance),
+            3 => Some(Self::Agent),
             _ => None,
         }
     }

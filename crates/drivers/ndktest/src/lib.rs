@@ -1,7 +1,8 @@
 //! # `ndktest`, the consumer driver
 //!
 //! A KMDF driver that consumes NDKPI, to test providers in the kernel. [`finder`] waits for the device interfaces of
-//! `SoftNDK`'s adapters, which [`provider`] opens; [`network`] opens any vendor's adapter by its network interface, [`run`] carries out a run on a thread of its own, [`suite`] and [`performance`] are
+//! `SoftNDK`'s adapters, which [`provider`] opens; [`network`] opens any vendor's adapter by its network interface,
+//! [`machine`] is the way to one of another machine, [`run`] carries out a run on a thread of its own, [`suite`] and [`performance`] are
 //! what a run does, on the [`platform`] of the kernel, and [`control`] is the device by which `ndkctl` starts, watches and
 //! cancels runs.
 //!
@@ -26,6 +27,7 @@ pub mod driver;
 pub mod finder;
 pub mod histogram;
 pub mod locks;
+pub mod machine;
 pub mod network;
 pub mod peers;
 pub mod performance;

@@ -3,13 +3,17 @@
 use alloc::{string::String, vec::Vec};
 use core::{
     fmt::{self, Write as _},
+    net::SocketAddr,
     sync::atomic::{
         AtomicBool, AtomicU32,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-use conformance::{Case, cases};
+use conformance::{
+    Case, cases,
+    platform::{Step, Task},
+};
 use control::{
     case::{Names, StartCase},
     network::{Begun, Problem, Reason, StartOn},
@@ -18,15 +22,21 @@ use control::{
 };
 use fallible::Arc;
 use kernel::{Event, Thread, WaitLock};
+use ndis::NET_IFINDEX;
 use ndkpi::{NDK_VERSION, NtStatus};
+use remote::WithPeer;
 use wdk_sys::WDFDEVICE;
 
 use crate::{
     adapter::Adapter,
     finder::Link,
+    machine::{
+        agent::{self, Lanes},
+        far::Far,
+    },
     network::{self, Refused, Watch},
     performance,
-    platform::{KernelPlatform, OpenAdapters},
+    platform::{self, KernelPlatform, OpenAdapters},
     provider::Target,
     room::Room,
     suite, trace,
@@ -246,7 +256,7 @@ impl Runs {
         self.begin(start, case, true, |run, targets| {
             // SAFETY: `device` is the driver's live device (`# Safety`).
             let adapters = unsafe { open(device, links, run, targets) }?;
-            Ok((Source { adapters: Arc::try_new(adapters)?, version, _watch: None }, ()))
+            Ok((Source { machine: None, adapters: Arc::try_new(adapters)?, version, _watch: None }, ()))
         })
     }
 
@@ -279,10 +289,14 @@ impl Runs {
         hostile: bool,
         (interface, peer, major): (&str, &str, u32),
     ) -> Result<Begun, NtStatus> {
+        let kind = Kind::from_number(start.kind).ok_or(NtStatus::INVALID_PARAMETER)?;
         let begun = self.begin(start, case, hostile, |run, _| {
+            let end = End::named(kind, peer)?;
+            let peer = if end.is_some() { "" } else { peer };
             let network::Ports { adapters, version, watch, index } = network::choose(run, interface, peer, major)?;
             let adapters = Arc::try_new(adapters).map_err(NtStatus::from)?;
-            Ok((Source { adapters, version, _watch: Some(watch) }, Begun { index, ..Begun::default() }))
+            let machine = end.map(|end| Machine::open(end, index)).transpose()?;
+            Ok((Source { machine, adapters, version, _watch: Some(watch) }, Begun { index, ..Begun::default() }))
         });
         begun.or_else(|refused| match refused {
             Refused::Problem(problem) => Ok(problem),
@@ -387,9 +401,53 @@ const fn of_case(how: &StartCase) -> Start {
 
 /// What a run is about. The order of the fields is that in which they have to go.
 struct Source {
+    machine: Option<Machine>,
     adapters: Arc<Vec<Adapter>>,
     version: NDK_VERSION,
     _watch: Option<Watch>,
+}
+
+/// What another machine is to a run.
+#[derive(Clone, Copy)]
+enum End {
+    /// It has the second adapter: its agent is at that address.
+    Agent(SocketAddr),
+    /// It makes the calls, from that address, to this port.
+    Caller(SocketAddr),
+}
+
+impl End {
+    /// The machine that a second name is that of, if it is one.
+    fn named(kind: Kind, name: &str) -> Result<Option<Self>, Refused> {
+        let Some(machine) = network::machine(name) else {
+            return if kind == Kind::Agent { Err(NtStatus::INVALID_PARAMETER.into()) } else { Ok(None) };
+        };
+        let address =
+            machine.ok_or_else(|| network::problem(Problem::BadMachine, NtStatus::INVALID_ADDRESS, 0).of_peer())?;
+        match kind {
+            Kind::Agent => Ok(Some(Self::Caller(address))),
+            Kind::Conformance | Kind::Stress => Ok(Some(Self::Agent(address))),
+            Kind::Performance => Err(NtStatus::INVALID_PARAMETER.into()),
+        }
+    }
+}
+
+/// The way to another machine.
+enum Machine {
+    /// To that with the second adapter.
+    Far(Far),
+    /// From that which makes the calls.
+    Lanes(Lanes),
+}
+
+impl Machine {
+    fn open(end: End, index: NET_IFINDEX) -> Result<Self, Refused> {
+        let opened = match end {
+            End::Agent(address) => Far::open(address).map(Self::Far),
+            End::Caller(address) => Lanes::open(address).map(Self::Lanes),
+        };
+        opened.map_err(|(problem, status)| network::problem(problem, status, index).of_peer())
+    }
 }
 
 /// Opens the provider's devices, with a target each, and asks for their interfaces.
@@ -417,14 +475,42 @@ unsafe fn open(
 }
 
 /// The thread of a run.
-fn carry_out(run: &Run, source: Source, opened: &OpenAdapters) {
+fn carry_out(run: &Run, mut source: Source, opened: &OpenAdapters) {
     trace::begun(run.start.kind, run.start.seed);
     let platform = KernelPlatform::new(run, &source.adapters, source.version, opened);
-    match run.kind {
-        Kind::Conformance | Kind::Stress => suite::run(run, &platform),
-        Kind::Performance => performance::run(run, &source.adapters, &platform),
+    match (run.kind, &mut source.machine) {
+        (Kind::Conformance | Kind::Stress, Some(Machine::Far(far))) => with_peer(run, &platform, far),
+        (Kind::Conformance | Kind::Stress, _) => suite::run(run, &platform, platform.version()),
+        (Kind::Performance, _) => performance::run(run, &source.adapters, &platform),
+        (Kind::Agent, Some(Machine::Lanes(lanes))) => agent::run(run, &platform, lanes),
+        // `End::named` has seen to it that there are lanes.
+        (Kind::Agent, _) => {}
     }
     drop(source);
     run.over.set();
     trace::over(&run.progress());
+}
+
+/// The suite, with the second adapter on another machine.
+fn with_peer(run: &Run, platform: &KernelPlatform<'_>, far: &Far) {
+    let done = WithPeer::try_new(platform, far).and_then(|peer| {
+        platform::beside(&mut Pump(&peer), || {
+            suite::run(run, &peer, platform.version());
+            peer.end();
+        })
+    });
+    if let Err(status) = done {
+        run.say(format_args!("the other machine: {status}"));
+        run.end_early(Reason::MachineGone);
+    }
+}
+
+/// Makes the callbacks of the adapter that is on another machine.
+struct Pump<'run, 'peer>(&'run WithPeer<'peer>);
+
+impl Task for Pump<'_, '_> {
+    fn step(&mut self) -> Step {
+        // Without the other machine there is nothing to wait for: the calls say so.
+        if self.0.pump().unwrap_or(false) { Step::Worked } else { Step::Done }
+    }
 }

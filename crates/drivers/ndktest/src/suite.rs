@@ -1,17 +1,15 @@
 //! Runs of the conformance suite.
 
-use conformance::{cases, runner};
+use conformance::{Platform, cases, runner};
 use control::{report::Line, test_device::Kind};
+use ndkpi::NDK_VERSION;
 
-use crate::{
-    platform::{KernelPlatform, now},
-    run::Run,
-};
+use crate::{platform::now, run::Run};
 
-/// Carries out a run.
-pub fn run(run: &Run, platform: &KernelPlatform<'_>) {
+/// Carries out a run, whose adapters are opened with that version.
+pub fn run(run: &Run, platform: &dyn Platform, version: NDK_VERSION) {
     let end = now() + u64::from(run.start().seconds) * 1_000_000;
-    let mut how = runner::Run { version: platform.version(), seed: run.start().seed, hostile: run.hostile() };
+    let mut how = runner::Run { version, seed: run.start().seed, hostile: run.hostile() };
     let wanted = || cases::all().filter(|case| run.case().is_none_or(|only| only.name == case.name));
     let count = u32::try_from(wanted().count()).unwrap_or(u32::MAX);
     run.expect(if run.kind() == Kind::Conformance { count } else { 0 });

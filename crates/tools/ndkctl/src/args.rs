@@ -1,9 +1,10 @@
 //! The commands and their arguments.
 
-use std::path::PathBuf;
+use std::{net::IpAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValue};
 use conformance::host::{Impairments, Scheduler, Setup};
+use control::network::AGENT_PORT;
 use engine::{memory::FastTokens, nic::NicMode};
 use ndkpi::{NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, NDK_VERSION};
 use provider::{CompletionMode, Profile};
@@ -116,7 +117,10 @@ impl Command {
             | Self::Run(_)
             | Self::Wire(_) => First::SetsTheFlag,
             Self::Driver(args) => match args.command {
-                DriverCommand::Install(_) | DriverCommand::Uninstall(_) | DriverCommand::Run(_) => First::SetsTheFlag,
+                DriverCommand::Install(_)
+                | DriverCommand::Uninstall(_)
+                | DriverCommand::Run(_)
+                | DriverCommand::Agent(_) => First::SetsTheFlag,
                 DriverCommand::Status(_) | DriverCommand::Settings(_) => First::Ends,
             },
             Self::Adapters(_)
@@ -336,7 +340,8 @@ pub struct Selftest {
     /// With --driver: test the NDK adapter of this network interface, from any vendor; its alias, index or local address
     #[arg(long, requires = "driver", conflicts_with_all = ["recorded", "fault", "advise"], value_name = "INTERFACE")]
     pub interface: Option<String>,
-    /// With --interface: a second interface that the first can connect to, for NICs that cannot connect to themselves
+    /// With --interface: a second interface that the first can connect to, for NICs that cannot connect to themselves; or
+    /// @ADDRESS, a machine on which `ndkctl driver agent` runs
     #[arg(long, requires = "interface", value_name = "INTERFACE")]
     pub peer: Option<String>,
     /// With --interface: include calls that a correct consumer never makes; they crash the machine if the driver trusts its
@@ -430,6 +435,8 @@ pub enum DriverCommand {
     Status(crate::installing::Status),
     /// Run a stress test or a benchmark in the kernel, with the driver ndktest
     Run(DriverRun),
+    /// Let another machine's run of the suite have the adapter of this one, with the driver ndktest on both
+    Agent(DriverAgent),
     /// Show or change the settings of the driver softndk
     Settings(DriverSettings),
 }
@@ -450,6 +457,30 @@ pub struct DriverRun {
     /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `ndkctl driver agent`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "On the other machine: ndkctl selftest --driver --interface \"Ethernet 3\" --peer @ADDRESS, with an address of this one. \
+                  Windows' firewall has to let the eight ports in. Whoever sends from the address that is named may have the kernel \
+                  of this machine call its NDK provider: for networks of a laboratory.\n\n\
+                  Exit code: 0 when the time is up, 2 for a wrong argument, 130 after Ctrl-C."
+)]
+pub struct DriverAgent {
+    /// The NDK adapter of this network interface, from any vendor; its alias, index or local address
+    #[arg(long, value_name = "INTERFACE")]
+    pub interface: String,
+    /// The address of the machine whose run it is for; nobody else's calls are taken
+    #[arg(long, value_name = "ADDRESS")]
+    pub calls_from: IpAddr,
+    /// The first of eight UDP ports
+    #[arg(long, default_value_t = AGENT_PORT, value_name = "PORT",
+        value_parser = clap::value_parser!(u16).range(1..=65_528))]
+    pub port: u16,
+    /// Duration in seconds, 1 to 3600; by default 3600
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
+    pub seconds: Option<u32>,
 }
 
 /// `ndkctl driver settings`.

@@ -220,7 +220,12 @@ pub fn interfaces<T: DeviceControl>(driver: &TestDriver<T>) -> Result<Vec<Networ
     driver.interfaces().map_err(|refusal| refused(&refusal))
 }
 
-fn watch<T: DeviceControl>(
+/// Shows the events of the run that goes on until it ends.
+///
+/// # Errors
+///
+/// The driver refused, or is gone.
+pub fn watch<T: DeviceControl>(
     driver: &TestDriver<T>,
     interrupted: &AtomicBool,
     show: impl FnMut(Event<'_>),

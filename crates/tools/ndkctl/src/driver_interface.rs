@@ -47,6 +47,23 @@ pub fn problem(begun: &Begun, interface: &str, peer: &str, all: &[NetworkInterfa
             "the driver ndktest does not know this case: install the one of this version (ndkctl driver install)"
                 .to_owned()
         }
+        Some(Problem::BadMachine) => {
+            format!(
+                "{option}: `{name}` is no address: write @192.0.2.7, or @192.0.2.7:4792 with the agent's first port"
+            )
+        }
+        Some(Problem::NoMachine) => format!(
+            "{option}: {name} does not answer ({status}): start `ndkctl driver agent` there, with --calls-from and an address of this \
+             machine, and let its eight UDP ports through the firewall"
+        ),
+        Some(Problem::BusyMachine) => {
+            format!(
+                "{option}: the agent of {name} has another run; wait for its end, or for 15 seconds after its machine has gone"
+            )
+        }
+        Some(Problem::NoPort) => {
+            format!("--port: the eight ports from {name} on cannot be had ({status}): name others")
+        }
         None => "the driver has a problem that this program does not know: they are of different versions".to_owned(),
     })
 }
@@ -72,6 +89,10 @@ pub fn not_cancelled(last: &Progress) -> Result<(), String> {
         }
         Some(Reason::AdapterGone) => {
             "its adapter does not open any more: NDK was disabled (Enable-NetAdapterRdma), or the NIC restarts; start again"
+        }
+        Some(Reason::MachineGone) => "the other machine does not answer, or its ndktest is of another version",
+        Some(Reason::AgentFailed) => {
+            "Winsock Kernel has given up the agent's sockets: the network has gone; start again"
         }
         _ => "the provider's device or the driver's is going",
     };
@@ -124,6 +145,16 @@ mod tests {
             (Problem::NoRoute, 1, NtStatus::NETWORK_UNREACHABLE, 11, "New-NetRoute"),
             (Problem::Same, 1, none, 11, "the other end of the cable"),
             (Problem::NoWinsock, 0, NtStatus::DEVICE_NOT_READY, 0, "try again later"),
+            (Problem::BadMachine, 1, none, 0, "--peer: `10.0.0.9` is no address: write @192.0.2.7"),
+            (
+                Problem::NoMachine,
+                1,
+                NtStatus::IO_TIMEOUT,
+                7,
+                "does not answer (STATUS_IO_TIMEOUT): start `ndkctl driver agent`",
+            ),
+            (Problem::BusyMachine, 1, NtStatus::DEVICE_BUSY, 7, "the agent of 10.0.0.9 has another run"),
+            (Problem::NoPort, 1, NtStatus::ADDRESS_ALREADY_EXISTS, 7, "--port: the eight ports"),
         ] {
             let text = say(kind, peer, status, index).expect("a problem");
             assert!(text.contains(words) && !text.contains('\n') && !text.contains("  "), "{text}");
@@ -140,6 +171,8 @@ mod tests {
             (Reason::None as u32, "device"),
             (Reason::AddressGone as u32, "an address of its interfaces has gone"),
             (Reason::AdapterGone as u32, "does not open any more"),
+            (Reason::MachineGone as u32, "the other machine does not answer"),
+            (Reason::AgentFailed as u32, "the agent's sockets"),
             (99, "device"),
         ] {
             assert!(ended(reason).is_err_and(|text| text.contains(words) && !text.contains("  ")), "{reason}");

@@ -20,6 +20,7 @@ mod consumer;
 mod counters;
 mod doctor;
 mod driver;
+mod driver_agent;
 mod driver_interface;
 mod driver_record;
 mod driver_run;
@@ -120,6 +121,7 @@ fn main() -> ExitCode {
             DriverCommand::Uninstall(args) => installing::uninstall(args, &interrupted),
             DriverCommand::Status(args) => installing::status(*args),
             DriverCommand::Run(args) => driver_run::run(args, &interrupted),
+            DriverCommand::Agent(args) => driver_agent::run(args, &interrupted),
             DriverCommand::Settings(args) => driver_settings::run(*args),
         },
         Command::Nic(args) => installing::nic(args, &interrupted),

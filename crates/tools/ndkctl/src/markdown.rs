@@ -86,6 +86,8 @@ build and install it, in sections 2 to 4; they apply to a physical machine as we
 
 The driver opens the adapter through Winsock Kernel, like every kernel consumer. Many NICs cannot connect to themselves. For those,
 `--peer` names a second port that the first can reach by a cable or a switch, or an address of that port; there must be a route to it.
+The second port may be one of another machine, on which `ndkctl driver agent` runs: `--peer @192.0.2.2`, with an address of that machine
+([how](windows-vm.md#the-suite-with-one-end-on-each-machine)).
 The suite adapts to hardware: it uses fewer elements and less private data where the adapter has less, and skips cases that need inline
 data, shared receive queues or a newer NDKPI than the adapter has.
 

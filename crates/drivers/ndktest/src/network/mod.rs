@@ -9,6 +9,7 @@ mod wsk;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+pub use control::network::machine;
 use control::network::{Begun, Problem};
 use fallible::Arc;
 use ndis::{NET_IFINDEX, NET_LUID};
@@ -47,13 +48,15 @@ impl From<NtStatus> for Refused {
 }
 
 /// A problem of the first interface.
-const fn problem(problem: Problem, status: NtStatus, index: NET_IFINDEX) -> Refused {
+#[must_use]
+pub const fn problem(problem: Problem, status: NtStatus, index: NET_IFINDEX) -> Refused {
     Refused::Problem(Begun { problem: problem as u32, peer: 0, status: status.to_bits(), index })
 }
 
 impl Refused {
-    /// The same, of the second interface.
-    const fn of_peer(mut self) -> Self {
+    /// The same, of the second interface or of the other machine.
+    #[must_use]
+    pub const fn of_peer(mut self) -> Self {
         if let Self::Problem(begun) = &mut self {
             begun.peer = 1;
         }

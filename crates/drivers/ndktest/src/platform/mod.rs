@@ -20,6 +20,7 @@ use wdk_sys::{
 };
 
 use self::memory::Pinned;
+pub use self::tasks::beside;
 use crate::{adapter::Adapter, run::Run};
 
 /// Waiting begins with looking again for as many microseconds: most things come at once.

@@ -72,10 +72,29 @@ pub fn run(processors: u32, tasks: &mut [&mut dyn Task]) -> Result<(), NtStatus>
     outcome
 }
 
-fn work(Borrowed(task): Borrowed, processor: u32, give_up: &AtomicBool) {
+/// Does something while a task runs on a thread of its own, on whichever processor, and waits for its end.
+///
+/// # Errors
+///
+/// There is no thread: nothing was done.
+pub fn beside(task: &mut dyn Task, do_meanwhile: impl FnOnce()) -> Result<(), NtStatus> {
+    let borrowed: *mut (dyn Task + '_) = &raw mut *task;
+    // SAFETY: dropping the thread waits for it, and it is dropped before this function returns.
+    let borrowed = unsafe { Borrowed::new(borrowed) };
+    let thread = Thread::try_spawn(move || steps(borrowed, &AtomicBool::new(false)))?;
+    do_meanwhile();
+    drop(thread);
+    Ok(())
+}
+
+fn work(borrowed: Borrowed, processor: u32, give_up: &AtomicBool) {
+    let _bound = Bound::to(processor);
+    steps(borrowed, give_up);
+}
+
+fn steps(Borrowed(task): Borrowed, give_up: &AtomicBool) {
     // SAFETY: the task lives as long as this thread, which is the only one that has it.
     let task = unsafe { &mut *task };
-    let _bound = Bound::to(processor);
     let mut waited = 0;
     while !give_up.load(Acquire) {
         match task.step() {
