@@ -8,6 +8,7 @@ mod forged;
 mod frames;
 mod host;
 mod lifecycle;
+mod machines;
 mod settings;
 mod shown;
 mod suite;
