@@ -174,7 +174,7 @@ mod tests {
             (&["selftest", "--seed", "z"], "hexadecimal"),
             (&["selftest", "--markdown"], "--list"),
             (&["info", "extra"], "--memory"),
-            (&["driver", "instal"], "install, uninstall, status, run, settings"),
+            (&["driver", "instal"], "install, uninstall, status, run, agent, settings"),
             (&["driver", "install", "--dry"], "--dry-run"),
             (&["driver"], "install, uninstall"),
         ] {
