@@ -170,7 +170,8 @@ fn values_out_of_range_and_a_missing_provider_are_refused() {
     with_drivers(&kernel, |driver| {
         assert_eq!(driver.start(&start(Kind::Stress, 0)), Err(Refusal::Invalid));
         assert_eq!(driver.start(&start(Kind::Stress, 3601)), Err(Refusal::Invalid));
-        assert_eq!(driver.start(&Start { kind: 3, seconds: 1, seed: 0 }), Err(Refusal::Invalid));
+        assert_eq!(driver.start(&start(Kind::Agent, 1)), Err(Refusal::Invalid), "an agent is for an interface");
+        assert_eq!(driver.start(&Start { kind: 4, seconds: 1, seed: 0 }), Err(Refusal::Invalid));
         assert_eq!(driver.cancel(), Ok(()), "there is none");
         assert_eq!(driver.progress().map(|progress| progress.state), Ok(State::Idle as u32));
     });

@@ -3,7 +3,7 @@
 use std::{
     env,
     io::{BufRead as _, BufReader, Write as _},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     time::Duration,
 };
@@ -11,10 +11,11 @@ use std::{
 use conformance::cases;
 use control::{
     case::{Names, StartCase},
-    client::{Event, TestDriver},
+    client::{Event, Refusal, TestDriver},
     network::{Begun, Problem, Reason, StartOn},
     test_device::{Kind, Progress, State},
 };
+use ndkpi::NtStatus;
 use network::{
     Impairment,
     lockstep::{Exchange, Grant, Lockstep, Next, Report},
@@ -287,4 +288,100 @@ fn the_suite_passes_with_an_end_on_each_machine_and_a_network_that_loses_datagra
     let impairment = Impairment { lost: 10_000, ..CLEAN };
     let test = "machines::the_suite_passes_with_an_end_on_each_machine_and_a_network_that_loses_datagrams";
     with_an_end_on_each(test, 1, impairment, 13);
+}
+
+/// One machine of the two, with a program.
+fn on_one_machine(work: impl FnOnce(&Kernel, &Nic, &TestDriver<ToKernel>)) {
+    let kernel = Kernel::seeded(3).start();
+    with_end(1, &kernel, |nic| {
+        let consumer = Consumer::load(&kernel).expect("the consumer loads");
+        let program = TestDriver::new(ToKernel(consumer_control(&kernel)));
+        work(&kernel, nic, &program);
+        drop(program);
+        consumer.unload();
+    });
+}
+
+/// Begins a run with a machine.
+fn begin(program: &TestDriver<ToKernel>, nic: &Nic, kind: Kind, peer: &str) -> Result<Begun, Refusal> {
+    let how = StartOn { kind: kind as u32, seconds: 60, hostile: 1, ..StartOn::default() };
+    program.start_on(&how, &nic.if_index().to_string(), peer)
+}
+
+#[test]
+fn what_is_wrong_with_the_other_machine_is_said() {
+    on_one_machine(|_, nic, program| {
+        let said = |kind, peer: &str| {
+            let begun = begin(program, nic, kind, peer).expect("an answer");
+            assert_eq!(begun.peer, 1, "{peer}");
+            (Problem::from_number(begun.problem).expect("a problem"), NtStatus::from_bits(begun.status))
+        };
+        assert_eq!(said(Kind::Conformance, "@beta"), (Problem::BadMachine, NtStatus::INVALID_ADDRESS));
+        assert_eq!(said(Kind::Conformance, "@192.0.2.99"), (Problem::NoMachine, NtStatus::IO_TIMEOUT));
+        // The wire has one of the eight.
+        let taken = (Problem::NoPort, NtStatus::ADDRESS_ALREADY_EXISTS);
+        assert_eq!(said(Kind::Agent, "@192.0.2.11:4785"), taken);
+        for (kind, peer) in [(Kind::Agent, ""), (Kind::Performance, "@192.0.2.11")] {
+            assert_eq!(begin(program, nic, kind, peer), Err(Refusal::Invalid), "{kind:?}");
+        }
+    });
+}
+
+/// What a datagram of a session is.
+const CALL: u32 = 0;
+const ANSWER_TO: u32 = 1;
+const END: u32 = 2;
+const ASK: u32 = 3;
+const BUSY: u32 = 4;
+
+/// A datagram as `ndktest` has them.
+fn datagram(kind: u32, sequence: u32, session: u64) -> Vec<u8> {
+    let numbers = [kind.to_le_bytes(), sequence.to_le_bytes()].concat();
+    [b"NDK\x01", numbers.as_slice(), &session.to_le_bytes()].concat()
+}
+
+#[test]
+fn an_agent_is_for_one_machine_and_one_session_at_a_time() {
+    on_one_machine(|kernel, nic, program| {
+        let begun = begin(program, nic, Kind::Agent, &at(BELOW[0])).expect("an answer");
+        assert_eq!(begun.problem, Problem::None as u32);
+        let network = kernel.network();
+        let port = |lane: u16| SocketAddr::new(BELOW[1], 4792 + lane);
+        // What the agent says to a datagram on a lane. The network of one machine says that it comes from the address that it is for.
+        let says = |lane, from: IpAddr, bytes: &[u8]| {
+            let last = || network.last_datagram(SocketAddr::new(from, port(lane).port()));
+            let before = last();
+            network.inject(SocketAddr::new(from, 50_000), port(lane), bytes);
+            kernel.sleep(5_000);
+            last().filter(|now| Some(now) != before.as_ref())
+        };
+        let head = |answer: Option<Vec<u8>>| answer.map(|bytes| bytes[..20].to_vec());
+        let friend = BELOW[0];
+        assert_eq!(says(0, "192.0.2.13".parse().expect("an address"), &datagram(ASK, 0, 7)), None, "a stranger");
+        for wrong in [&[][..], b"NDK\x02", &datagram(9, 0, 7), &datagram(ASK, 0, 7)[..19], &datagram(ANSWER_TO, 1, 7)] {
+            assert_eq!(says(0, friend, wrong), None, "{wrong:?}");
+        }
+        assert_eq!(says(0, friend, &datagram(ASK, 0, 7)), Some(datagram(ANSWER_TO, 0, 7)));
+        assert_eq!(says(0, friend, &datagram(CALL, 2, 7)), None, "a session begins with its first call");
+        assert_eq!(says(1, friend, &datagram(CALL, 1, 7)), None, "on the first lane");
+        // Whatever the call is, it is answered.
+        assert_eq!(head(says(0, friend, &datagram(CALL, 1, 7))), Some(datagram(ANSWER_TO, 1, 7)));
+        assert_eq!(head(says(0, friend, &datagram(CALL, 2, 7))), Some(datagram(ANSWER_TO, 2, 7)));
+        assert_eq!(head(says(1, friend, &datagram(CALL, 1, 7))), Some(datagram(ANSWER_TO, 1, 7)));
+        assert_eq!(says(2, friend, &datagram(ASK, 0, 8)), Some(datagram(BUSY, 0, 8)), "it has a session");
+        assert_eq!(says(0, friend, &datagram(CALL, 1, 8)), Some(datagram(BUSY, 1, 8)));
+        assert_eq!(says(3, friend, &datagram(END, 5, 7)), Some(datagram(ANSWER_TO, 5, 7)));
+        assert_eq!(says(4, friend, &datagram(ASK, 0, 8)), Some(datagram(ANSWER_TO, 0, 8)), "and has none any more");
+        assert_eq!(says(0, friend, &datagram(CALL, 1, 7)), None, "one that is over does not begin again");
+        // One that is silent for long makes room.
+        assert_eq!(head(says(0, friend, &datagram(CALL, 1, 9))), Some(datagram(ANSWER_TO, 1, 9)));
+        assert_eq!(says(5, friend, &datagram(ASK, 0, 10)), Some(datagram(BUSY, 0, 10)));
+        kernel.sleep(15_000_000);
+        assert_eq!(says(5, friend, &datagram(ASK, 0, 11)), Some(datagram(ANSWER_TO, 0, 11)));
+        assert_eq!(head(says(0, friend, &datagram(CALL, 1, 11))), Some(datagram(ANSWER_TO, 1, 11)));
+        assert_eq!(program.progress().expect("an answer").state, State::Running as u32);
+        network.break_sockets();
+        let last = program.watch(|| kernel.sleep(2_000), || false, |_| {}).expect("the driver is there");
+        assert_eq!((last.state, last.reason), (State::Cancelled as u32, Reason::AgentFailed as u32));
+    });
 }

@@ -252,6 +252,10 @@ impl Runs {
         case: Option<&'static Case>,
         version: NDK_VERSION,
     ) -> Result<(), NtStatus> {
+        // An agent is for an interface.
+        if start.kind == Kind::Agent as u32 {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
         // `SoftNDK` bears what a correct consumer never gives.
         self.begin(start, case, true, |run, targets| {
             // SAFETY: `device` is the driver's live device (`# Safety`).

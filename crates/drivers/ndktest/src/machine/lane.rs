@@ -1,7 +1,11 @@
 //! A lane between two machines: a datagram socket on which one call is made at a time.
 
 use alloc::boxed::Box;
-use core::{cell::UnsafeCell, net::SocketAddr, ptr};
+use core::{
+    cell::UnsafeCell,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    ptr,
+};
 
 use fallible::{Arc, try_box};
 use kernel::{Asking, DatagramSocket, Event, NonPaged, OwnIrp, WskProvider};
@@ -16,6 +20,12 @@ pub const LANES: u16 = 8;
 
 /// The longest datagram, in bytes.
 const LONGEST: usize = HEAD + MOST;
+
+/// Requests to receive that fail in a row, after which the socket is given up. That a datagram has found nobody may fail one.
+const FAILURES: u32 = 64;
+
+/// Whom it comes from if nothing has come.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 const TAG: u32 = u32::from_le_bytes(*b"Ntln");
 
@@ -33,6 +43,7 @@ pub struct Lane {
     incoming: NonPaged,
     places: Box<Places>,
     is_receiving: bool,
+    failures: u32,
     /// Captured as long as there is a socket.
     _provider: Arc<WskProvider>,
 }
@@ -79,6 +90,7 @@ impl Lane {
             incoming,
             places,
             is_receiving: false,
+            failures: 0,
             _provider: provider.clone(),
         })
     }
@@ -99,8 +111,8 @@ impl Lane {
         unsafe { self.asking.ask(|irp| socket.send(&raw mut list, &raw const to, irp)) }.map(|_| ())
     }
 
-    /// Waits for a datagram, so many microseconds at most: where it came from, and how long it is. A request to receive stays, so nothing
-    /// that comes between two calls is lost.
+    /// Waits for a datagram, so many microseconds at most: where it came from, and how long it is; [`NOBODY`] and 0 for what is none. A request
+    /// to receive stays, so nothing that comes between two calls is lost.
     ///
     /// # Errors
     ///
@@ -120,14 +132,21 @@ impl Lane {
         self.is_receiving = false;
         // SAFETY: the request is complete.
         let (status, length) = unsafe { self.receive.outcome() };
-        // One that is too long is none of ours.
-        if status != NtStatus::BUFFER_OVERFLOW {
-            status.ok()?;
+        if !status.is_error() {
+            self.failures = 0;
+        } else if self.failures >= FAILURES {
+            return Err(status);
+        } else {
+            self.failures += 1;
+        }
+        if !status.is_success() {
+            // One that is too long is none of ours, and of one that has failed nothing is there.
+            return Ok(Some((NOBODY, 0)));
         }
         // SAFETY: the request that wrote to it is complete.
         let from = unsafe { *self.places.from.get() };
-        let length = if status == NtStatus::BUFFER_OVERFLOW { 0 } else { length.min(LONGEST) };
-        Ok(from.to_socket_addr().map(|from| (from, length)))
+        let length = length.min(LONGEST);
+        Ok(Some((from.to_socket_addr().unwrap_or(NOBODY), length)))
     }
 
     /// The first bytes of the datagram that has come, and where the body of the next one is written to.
