@@ -496,7 +496,7 @@ extern "system" fn NdisFPauseComplete(handle: NDIS_HANDLE) {
 
 #[unsafe(no_mangle)]
 extern "system" fn NdisFRestartComplete(handle: NDIS_HANDLE, status: NDIS_STATUS) {
-    ndis_routine!("NdisFRestartComplete", DISPATCH_LEVEL, |state| {
+    ndis_routine!("NdisFRestartComplete", PASSIVE_LEVEL, |state| {
         let module = state.module(handle);
         if status == NDIS_STATUS_PENDING {
             bug_check(Rule::BadArgument, format_args!("a restart is completed as pending"));
