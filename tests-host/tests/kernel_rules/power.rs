@@ -472,11 +472,12 @@ fn the_queues_of_a_filter_are_not_managed_by_themselves() {
     }
 }
 
-/// Begins a request, closes the file, and has the device go while the program waits for the request.
-fn gone(like: Like, sleeps: bool) -> NTSTATUS {
+/// Begins a request, closes the file, and has the device go while the program waits for the request: how that ends, and what the driver has
+/// heard.
+fn gone(like: Like, sleeps: bool) -> (NTSTATUS, Vec<&'static str>) {
     let mut status = STATUS_SUCCESS;
-    *LIKE.lock().unwrap_or_else(PoisonError::into_inner) = like;
     let kernel = Kernel::threads().start();
+    *LIKE.lock().unwrap_or_else(PoisonError::into_inner) = like;
     let driver = kernel.load("power", entry).expect("the driver loads");
     let device = driver.add_device().expect("the device starts");
     let file = kernel.open(&device.links()[0]).expect("the device opens");
@@ -491,23 +492,25 @@ fn gone(like: Like, sleeps: bool) -> NTSTATUS {
         status = pending.wait().status;
     });
     driver.unload();
-    status
+    // Before the next test has a kernel.
+    let calls = heard();
+    drop(kernel);
+    (status, calls)
 }
 
 #[test]
 fn a_device_that_is_gone_lets_all_requests_go_before_the_flush() {
-    assert_eq!(gone(RIGHT, false), STATUS_CANCELLED);
-    assert_eq!(heard(), ["control", "surprise", "suspend", "stop", "D0 exit", "release", "purge", "flush", "cleanup"]);
+    let calls = ["control", "surprise", "suspend", "stop", "D0 exit", "release", "purge", "flush", "cleanup"];
+    assert_eq!(gone(RIGHT, false), (STATUS_CANCELLED, calls.to_vec()));
     // It has lost its power already.
-    assert_eq!(gone(RIGHT, true), STATUS_CANCELLED);
-    assert_eq!(heard(), ["control", "suspend", "stop", "D0 exit", "surprise", "release", "purge", "flush", "cleanup"]);
+    let calls = ["control", "suspend", "stop", "D0 exit", "surprise", "release", "purge", "flush", "cleanup"];
+    assert_eq!(gone(RIGHT, true), (STATUS_CANCELLED, calls.to_vec()));
 }
 
 #[test]
 fn a_removal_cancels_what_can_be() {
-    assert_eq!(gone(Like { control: keep_cancelable, ..RIGHT }, false), STATUS_CANCELLED);
     let calls = ["control", "surprise", "suspend", "stop", "D0 exit", "release", "cancel", "flush", "cleanup"];
-    assert_eq!(heard(), calls);
+    assert_eq!(gone(Like { control: keep_cancelable, ..RIGHT }, false), (STATUS_CANCELLED, calls.to_vec()));
 }
 
 #[test]
@@ -551,8 +554,9 @@ fn a_queue_whose_device_is_gone_is_not_started_again() {
         unsafe { call_unsafe_wdf_function_binding!(WdfIoQueueStart, QUEUE.load(SeqCst)) };
         note(if has_state(_WDF_IO_QUEUE_STATE::WdfIoQueueAcceptRequests) { "accepts" } else { "is shut" });
     };
-    assert_eq!(gone(Like { stop: Some(start), ..RIGHT }, true), STATUS_CANCELLED);
-    assert!(heard().ends_with(&["purge", "is shut", "flush", "cleanup"]));
+    let (status, calls) = gone(Like { stop: Some(start), ..RIGHT }, true);
+    assert_eq!(status, STATUS_CANCELLED);
+    assert!(calls.ends_with(&["purge", "is shut", "flush", "cleanup"]), "{calls:?}");
 }
 
 /// The device sleeps with a request.

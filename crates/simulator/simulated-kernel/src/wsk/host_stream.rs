@@ -1,6 +1,7 @@
 //! Connections of the host: TCP on its loopback interface, by which programs outside reach a driver's sockets.
 
 use std::{
+    collections::BTreeMap,
     io::{ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
@@ -112,24 +113,28 @@ fn read(mut stream: TcpStream, taken: &(Mutex<u64>, Condvar), tell: impl Fn(Segm
     }
 }
 
-/// Writes what it is given, and says what the host has taken.
+/// Writes what it is given, and says what the host has taken. Two processors may each take a part of the stream, and hand them over in either
+/// order.
 fn write(mut stream: TcpStream, segments: std::sync::mpsc::Receiver<Segment>, tell: impl Fn(Segment)) {
+    let (mut next, mut early, mut end) = (0, BTreeMap::new(), None);
     for segment in segments {
-        let taken = match segment {
-            Segment::Data { offset, bytes } => {
-                if stream.write_all(&bytes).is_err() {
-                    return tell(Segment::Reset);
-                }
-                offset + bytes.len() as u64
-            }
-            Segment::End { offset } => {
-                let _ = stream.shutdown(Shutdown::Write);
-                offset + 1
-            }
+        match segment {
+            Segment::Data { offset, bytes } => drop(early.insert(offset, bytes)),
+            Segment::End { offset } => end = Some(offset),
             Segment::Reset => return drop(stream.shutdown(Shutdown::Both)),
-            _ => continue,
-        };
-        tell(Segment::Taken { received: taken, consumed: taken });
+            _ => {}
+        }
+        while let Some(bytes) = early.remove(&next) {
+            if stream.write_all(&bytes).is_err() {
+                return tell(Segment::Reset);
+            }
+            next += bytes.len() as u64;
+            tell(Segment::Taken { received: next, consumed: next });
+        }
+        if end.take_if(|end| *end == next).is_some() {
+            let _ = stream.shutdown(Shutdown::Write);
+            tell(Segment::Taken { received: next + 1, consumed: next + 1 });
+        }
     }
 }
 
