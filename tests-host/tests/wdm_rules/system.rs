@@ -221,7 +221,7 @@ rules! {
     protocols_and_filters_register by clients;
     a_protocol_that_is_left breaks ReferenceLeak by |_| { protocol(&characteristics(0x95, 1, 120)).expect("it registers"); };
     a_filter_that_is_left breaks ReferenceLeak by |device| {
-        filter(device, &characteristics(0x8B, 1, 200)).expect("it registers");
+        filter(device, &characteristics(FILTER, 1, 200)).expect("it registers");
     };
     a_protocol_that_deregisters_twice breaks BadHandle by |_| {
         let handle = protocol(&characteristics(0x95, 1, 120)).expect("it registers");
@@ -229,11 +229,11 @@ rules! {
         call!(NdisDeregisterProtocolDriver(handle));
     };
     a_filter_that_deregisters_as_a_protocol breaks BadHandle by |device| {
-        let handle = filter(device, &characteristics(0x8B, 2, 224)).expect("it registers");
+        let handle = filter(device, &characteristics(FILTER, 2, 224)).expect("it registers");
         call!(NdisDeregisterProtocolDriver(handle));
     };
     a_protocol_with_the_header_of_a_filter breaks NdisHeader by |_| {
-        let _ = protocol(&characteristics(0x8B, 1, 200));
+        let _ = protocol(&characteristics(FILTER, 1, 200));
     };
     a_protocol_that_is_shorter_than_its_revision breaks NdisHeader by |_| {
         let _ = protocol(&characteristics(0x95, 2, 120));
@@ -364,11 +364,18 @@ fn ndis() {
     assert_eq!(call!(NdisGetVersion()) >> 16, 6);
 }
 
+/// `NDIS_OBJECT_TYPE_FILTER_DRIVER_CHARACTERISTICS`.
+const FILTER: u8 = 0x8B;
+
 /// The characteristics of a client of NDIS 6.30, with all handlers that there can be.
 fn characteristics(kind: u8, revision: u8, size: u16) -> Vec<u64> {
     let mut words = vec![routine().addr() as u64; usize::from(size) / 8];
     words[0] = u64::from_le_bytes([kind, revision, size.to_le_bytes()[0], size.to_le_bytes()[1], 6, 30, 1, 0]);
     words[1] = 0;
+    if kind == FILTER {
+        // `SetOptionsHandler`, which is called, and need not be there.
+        words[8] = 0;
+    }
     words
 }
 
@@ -393,14 +400,14 @@ fn filter(device: PDEVICE_OBJECT, characteristics: &[u64]) -> Result<PVOID, i32>
 fn clients(device: PDEVICE_OBJECT) {
     let handle = protocol(&characteristics(0x95, 2, 128)).expect("it registers");
     call!(NdisDeregisterProtocolDriver(handle));
-    let handle = filter(device, &characteristics(0x8B, 2, 224)).expect("it registers");
+    let handle = filter(device, &characteristics(FILTER, 2, 224)).expect("it registers");
     call!(NdisFDeregisterFilterDriver(handle));
 
     // `BindAdapterHandlerEx` and `AttachHandler`.
     let mut wrong = characteristics(0x95, 1, 120);
     wrong[5] = 0;
     assert_eq!(protocol(&wrong), Err(0xC001_0005_u32.cast_signed()), "a handler is missing");
-    let mut wrong = characteristics(0x8B, 1, 200);
+    let mut wrong = characteristics(FILTER, 1, 200);
     wrong[10] = 0;
     assert_eq!(filter(device, &wrong), Err(0xC001_0005_u32.cast_signed()), "a handler is missing");
     let mut old = characteristics(0x95, 1, 120);
