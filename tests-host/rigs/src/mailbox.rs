@@ -13,7 +13,7 @@ use kernel::{
     unicode,
     wdf::{attributes, create_driver},
 };
-use simulated_kernel::irql;
+use simulated_kernel::{DuringRun, irql};
 use wdk_sys::{
     _WDF_DRIVER_INIT_FLAGS, _WDF_FILEOBJECT_CLASS, _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_TRI_STATE, NTSTATUS,
     PCUNICODE_STRING, PDRIVER_OBJECT, PUNICODE_STRING, PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, STATUS_CANCELLED,
@@ -71,14 +71,14 @@ struct State {
 // SAFETY: handles, used by one thread at a time.
 unsafe impl Send for State {}
 
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: DuringRun<Mutex<State>> = DuringRun::new(Mutex::new(State {
     like: RIGHT,
     reads: ptr::null_mut(),
     kept: ptr::null_mut(),
     steps: [0; 32],
     count: 0,
     level: 0,
-});
+}));
 
 fn with<R>(work: impl FnOnce(&mut State) -> R) -> R {
     work(&mut STATE.lock().unwrap_or_else(PoisonError::into_inner))

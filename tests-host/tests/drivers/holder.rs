@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use control::{SOFTNDK_INTERFACE_VERSION, interface::SOFTNDK_INTERFACE_SIZE};
 use ndkpi::{NDK_ADAPTER, NDK_VERSION};
-use simulated_kernel::{Device, Driver, Kernel};
+use simulated_kernel::{Device, Driver, DuringRun, Kernel};
 use wdk_sys::{
     NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PWDFDEVICE_INIT, STATUS_SUCCESS, WDFDRIVER, WDFIOTARGET,
     call_unsafe_wdf_function_binding,
@@ -25,8 +25,8 @@ struct OpenAdapter {
 // SAFETY: the provider's functions may be called on any thread.
 unsafe impl Send for OpenAdapter {}
 
-static HELD: Mutex<Option<OpenAdapter>> = Mutex::new(None);
-static LINK: Mutex<String> = Mutex::new(String::new());
+static HELD: DuringRun<Mutex<Option<OpenAdapter>>> = DuringRun::new(Mutex::new(None));
+static LINK: DuringRun<Mutex<String>> = DuringRun::new(Mutex::new(String::new()));
 
 /// Loads the consumer, which opens the adapter of `provider`. To be unloaded when it has closed it.
 pub fn load(kernel: &Kernel, provider: &Device) -> (Driver, Device) {

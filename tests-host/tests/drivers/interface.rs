@@ -10,7 +10,7 @@ use control::{
     test_device::Kind,
 };
 use ndkpi::{NDIS_HANDLE, NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDK_ADAPTER, NtStatus};
-use simulated_kernel::Kernel;
+use simulated_kernel::{DuringRun, Kernel};
 use wdk_sys::{
     GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PWDFDEVICE_INIT, STATUS_INVALID_BUFFER_SIZE,
     STATUS_NOT_SUPPORTED, WDF_QUERY_INTERFACE_CONFIG, WDFDRIVER, call_unsafe_wdf_function_binding,
@@ -50,7 +50,7 @@ fn who_asks_for_a_later_version_gets_this_one_and_can_see_it() {
 }
 
 /// Users of the interface of an earlier version.
-static USERS: AtomicI32 = AtomicI32::new(0);
+static USERS: DuringRun<AtomicI32> = DuringRun::new(AtomicI32::new(0));
 
 unsafe extern "C" fn come(_: *mut c_void) {
     USERS.fetch_add(1, SeqCst);

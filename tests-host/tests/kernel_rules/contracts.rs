@@ -5,6 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
 };
 
+use simulated_kernel::DuringRun;
 use wdk_sys::{
     KDPC, KTIMER, LARGE_INTEGER, PROCESSOR_NUMBER, PVOID,
     ntddk::{
@@ -15,9 +16,9 @@ use wdk_sys::{
 
 use crate::skeleton::{Loaded, Wrong, allocate, keep, run};
 
-static CALLS: AtomicU32 = AtomicU32::new(0);
-static FIRST: AtomicUsize = AtomicUsize::new(0);
-static PLACE: AtomicU32 = AtomicU32::new(0);
+static CALLS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
+static FIRST: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
+static PLACE: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 unsafe extern "C" fn note(_: *mut KDPC, _: PVOID, first: PVOID, _: PVOID) {
     CALLS.fetch_add(1, Relaxed);

@@ -13,7 +13,7 @@ use kernel::{
     unicode,
     wdf::{attributes, create_driver},
 };
-use simulated_kernel::{File, Kernel, Rule, caught};
+use simulated_kernel::{DuringRun, File, Kernel, Rule, caught};
 use wdk_sys::{
     _WDF_DEVICE_IO_TYPE, _WDF_DRIVER_INIT_FLAGS, _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_REQUEST_TYPE, NTSTATUS,
     PCUNICODE_STRING, PDRIVER_OBJECT, PVOID, PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, STATUS_ACCESS_DENIED,
@@ -38,7 +38,7 @@ struct Like {
 const CONTROL: Like = Like { pnp: false, init: |_| (), queue: |_| () };
 const PNP: Like = Like { pnp: true, ..CONTROL };
 
-static LIKE: Mutex<Like> = Mutex::new(CONTROL);
+static LIKE: DuringRun<Mutex<Like>> = DuringRun::new(Mutex::new(CONTROL));
 
 fn like() -> Like {
     *LIKE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -79,7 +79,7 @@ const NOTED: u32 = 0x22_2008;
 const KEPT: u32 = 0x22_200C;
 
 /// In whose process the driver was asked.
-static PROCESS: AtomicUsize = AtomicUsize::new(0);
+static PROCESS: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
 
 unsafe extern "C" fn looks(device: WDFDEVICE, request: WDFREQUEST) {
     // SAFETY: the driver has the request.

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use simulated_kernel::{Rule, caught, irql};
+use simulated_kernel::{DuringRun, Kernel, Rule, caught, irql};
 use wdk_sys::{
     _WDF_EXECUTION_LEVEL, _WDF_IO_QUEUE_DISPATCH_TYPE, LARGE_INTEGER, NTSTATUS, PVOID, STATUS_INVALID_DEVICE_REQUEST,
     STATUS_UNSUCCESSFUL, UNICODE_STRING, WDF_DPC_CONFIG, WDF_IO_QUEUE_CONFIG, WDF_OBJECT_ATTRIBUTES,
@@ -18,7 +18,7 @@ use wdk_sys::{
 
 use crate::{
     lower, raise, rules,
-    skeleton::{Loaded, Wrong, default_queue, manual_queue, run},
+    skeleton::{CODE, Loaded, Wrong, default_queue, manual_queue, run, run_in},
     small_driver::{attributes, size},
 };
 
@@ -28,8 +28,8 @@ const NO_PARENT: NTSTATUS = 0xC020_0212_u32.cast_signed();
 const NO_CALLBACK: NTSTATUS = 0xC020_020B_u32.cast_signed();
 
 /// How often a callback was called, and at which level the last time.
-static CALLS: AtomicU32 = AtomicU32::new(0);
-static LEVEL: AtomicU32 = AtomicU32::new(0);
+static CALLS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
+static LEVEL: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 fn note() {
     CALLS.fetch_add(1, SeqCst);
@@ -104,7 +104,7 @@ fn stop(timer: WDFTIMER, wait: bool) -> bool {
 
 #[test]
 fn a_timer_of_the_framework_calls_at_dispatch_level_until_it_is_stopped() {
-    loads(|loaded| {
+    fn times(loaded: &Loaded) {
         noted();
         let once = timer(0);
         assert!(!start(once, 1) && start(once, 2), "the second finds it in the queue");
@@ -134,14 +134,17 @@ fn a_timer_of_the_framework_calls_at_dispatch_level_until_it_is_stopped() {
         start(once, 1);
         delete(once);
         start(of_queue, 1_000);
-    });
+    }
+    let kernel = Kernel::seeded(1).preemption(0).start();
+    let wrong = Wrong { load: times, ..Wrong::default() };
+    run_in(&kernel, wrong, |_, file| assert!(file.control(CODE, &[1, 2, 3], 5).is_success()));
     assert_eq!(noted().0, 0);
 }
 
 /// The timer that two stop, whether its callback is kept from returning, and how many have stopped it.
-static STOPPED: AtomicPtr<WDFTIMER__> = AtomicPtr::new(ptr::null_mut());
-static KEPT: AtomicBool = AtomicBool::new(false);
-static STOPS: AtomicU32 = AtomicU32::new(0);
+static STOPPED: DuringRun<AtomicPtr<WDFTIMER__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static KEPT: DuringRun<AtomicBool> = DuringRun::new(AtomicBool::new(false));
+static STOPS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 unsafe extern "C" fn kept(_: WDFTIMER) {
     note();
@@ -189,7 +192,7 @@ fn a_timer_that_two_stop_does_not_start_until_the_last_has_returned() {
 }
 
 /// What the next call of a work item does.
-static NEXT: Mutex<Option<fn(WDFWORKITEM)>> = Mutex::new(None);
+static NEXT: DuringRun<Mutex<Option<fn(WDFWORKITEM)>>> = DuringRun::new(Mutex::new(None));
 
 unsafe extern "C" fn work(item: WDFWORKITEM) {
     note();

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use simulated_kernel::{Kernel, Rule, caught};
+use simulated_kernel::{DuringRun, Kernel, Rule, caught};
 use wdk_sys::{
     GUID, INTERFACE, LPGUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT,
     PFN_WDF_DEVICE_PROCESS_QUERY_INTERFACE_REQUEST, PINTERFACE, PVOID, PWDFDEVICE_INIT, STATUS_ACCESS_DENIED,
@@ -45,9 +45,9 @@ struct How {
 const PLAIN: How = How { value: 7, imports: false, process: None, counts: true };
 
 /// The function driver, and the filter above it.
-static HOW: Mutex<[Option<How>; 2]> = Mutex::new([None; 2]);
-static DEVICES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-static REFERENCES: AtomicI32 = AtomicI32::new(0);
+static HOW: DuringRun<Mutex<[Option<How>; 2]>> = DuringRun::new(Mutex::new([None; 2]));
+static DEVICES: DuringRun<[AtomicUsize; 2]> = DuringRun::new([const { AtomicUsize::new(0) }; 2]);
+static REFERENCES: DuringRun<AtomicI32> = DuringRun::new(AtomicI32::new(0));
 
 unsafe extern "C" fn refer(context: PVOID) {
     assert_eq!(context.addr(), 5);

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use simulated_kernel::{Kernel, Rule, caught};
+use simulated_kernel::{DuringRun, Kernel, Rule, caught};
 use wdk_sys::{
     _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_REQUEST_TYPE as request_type, GUID, MDL, NTSTATUS, PCUNICODE_STRING,
     PDRIVER_OBJECT, PVOID, PWDF_OBJECT_ATTRIBUTES, PWDFDEVICE_INIT, STATUS_INVALID_DEVICE_REQUEST,
@@ -29,10 +29,10 @@ const DIRECT: u32 = 0x22_2002;
 const STATUS_WDF_BUSY: NTSTATUS = 0xC020_0204_u32.cast_signed();
 static CLASS: GUID = GUID { Data1: 0x5E17_0004, Data2: 1, Data3: 2, Data4: [3; 8] };
 
-static HEARD: Mutex<Vec<&str>> = Mutex::new(Vec::new());
-static DEVICE: AtomicUsize = AtomicUsize::new(0);
+static HEARD: DuringRun<Mutex<Vec<&str>>> = DuringRun::new(Mutex::new(Vec::new()));
+static DEVICE: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
 /// The default queue of the function driver's device, and the other one.
-static QUEUES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+static QUEUES: DuringRun<[AtomicUsize; 2]> = DuringRun::new([const { AtomicUsize::new(0) }; 2]);
 
 fn note(what: &'static str) {
     HEARD.lock().unwrap_or_else(PoisonError::into_inner).push(what);

@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
-use simulated_kernel::{Pending, Rule, caught};
+use simulated_kernel::{DuringRun, Pending, Rule, caught};
 use testing::alone::in_a_process_of_its_own;
 use wdk_sys::{
     _POOL_TYPE, _WDF_IO_QUEUE_STATE, _WDF_REQUEST_TYPE, NTSTATUS, PVOID, STATUS_BUFFER_TOO_SMALL, STATUS_CANCELLED,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The request that the driver has.
-static REQUEST: AtomicPtr<WDFREQUEST__> = AtomicPtr::new(ptr::null_mut());
+static REQUEST: DuringRun<AtomicPtr<WDFREQUEST__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 
 fn kept() -> WDFREQUEST {
     REQUEST.load(Relaxed)

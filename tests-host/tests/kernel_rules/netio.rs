@@ -18,7 +18,7 @@ use ndis::{
     MIB_UNICASTIPADDRESS_TABLE, NET_LUID, NL_DAD_STATE, NotifyUnicastIpAddressChange,
 };
 use ndkpi::{AF_INET, NtStatus, SOCKADDR_INET};
-use simulated_kernel::{Driver, Kernel, Network, NewInterface, Rule, caught, irql, object_attributes};
+use simulated_kernel::{Driver, DuringRun, Kernel, Network, NewInterface, Rule, caught, irql, object_attributes};
 use wdk_sys::{
     _EVENT_TYPE, _KWAIT_REASON, KEVENT, LARGE_INTEGER, PVOID,
     ntddk::{
@@ -202,8 +202,8 @@ fn the_longest_prefix_decides_and_then_the_metric() {
 }
 
 /// What callbacks have seen: how many of each kind, and how many were raised.
-static SEEN: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
-static RAISED: AtomicU32 = AtomicU32::new(0);
+static SEEN: DuringRun<[AtomicU32; 4]> = DuringRun::new([const { AtomicU32::new(0) }; 4]);
+static RAISED: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 unsafe extern "system" fn count(_: *mut c_void, row: *mut MIB_UNICASTIPADDRESS_ROW, kind: MIB_NOTIFICATION_TYPE) {
     SEEN[usize::try_from(kind.0).unwrap_or(0)].fetch_add(1, Relaxed);
@@ -263,7 +263,7 @@ struct InterfaceRow {
     index: u32,
 }
 
-static INTERFACES: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
+static INTERFACES: DuringRun<[AtomicU32; 4]> = DuringRun::new([const { AtomicU32::new(0) }; 4]);
 
 unsafe extern "C" fn count_interfaces(context: *mut c_void, row: *const InterfaceRow, kind: MIB_NOTIFICATION_TYPE) {
     assert!(context.is_null());
@@ -300,10 +300,10 @@ fn who_listens_hears_of_interfaces_and_not_of_addresses() {
 }
 
 /// An event that a driver uses as a lock, and which the canceller holds.
-static LOCK: AtomicPtr<KEVENT> = AtomicPtr::new(ptr::null_mut());
-static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-static HELD: AtomicBool = AtomicBool::new(false);
-static CALLED: AtomicBool = AtomicBool::new(false);
+static LOCK: DuringRun<AtomicPtr<KEVENT>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static HANDLE: DuringRun<AtomicPtr<c_void>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static HELD: DuringRun<AtomicBool> = DuringRun::new(AtomicBool::new(false));
+static CALLED: DuringRun<AtomicBool> = DuringRun::new(AtomicBool::new(false));
 
 fn acquire() {
     let lock = LOCK.load(SeqCst).cast();

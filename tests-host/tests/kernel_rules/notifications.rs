@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::SeqCst},
 };
 
-use simulated_kernel::{Driver, Kernel, Rule, caught};
+use simulated_kernel::{Driver, DuringRun, Kernel, Rule, caught};
 use wdk_sys::{
     _IO_NOTIFICATION_EVENT_CATEGORY, GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT,
     PNPNOTIFY_DEVICE_INTERFACE_INCLUDE_EXISTING_INTERFACES, PVOID, PWDFDEVICE_INIT, STATUS_SUCCESS, WDFDRIVER,
@@ -27,10 +27,10 @@ static CLASS: GUID = GUID { Data1: 0x0DD0_C1A5, Data2: 1, Data3: 2, Data4: [4; 8
 const TAG: u32 = u32::from_ne_bytes(*b"Noti");
 
 /// The driver object, the registration, and how often its callback was called.
-static OBJECT: AtomicPtr<wdk_sys::DRIVER_OBJECT> = AtomicPtr::new(ptr::null_mut());
-static ENTRY: AtomicPtr<core::ffi::c_void> = AtomicPtr::new(ptr::null_mut());
-static CALLS: AtomicU32 = AtomicU32::new(0);
-static INSIDE: AtomicBool = AtomicBool::new(false);
+static OBJECT: DuringRun<AtomicPtr<wdk_sys::DRIVER_OBJECT>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static ENTRY: DuringRun<AtomicPtr<core::ffi::c_void>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static CALLS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
+static INSIDE: DuringRun<AtomicBool> = DuringRun::new(AtomicBool::new(false));
 
 unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) -> NTSTATUS {
     OBJECT.store(driver, SeqCst);

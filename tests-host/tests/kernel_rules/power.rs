@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use simulated_kernel::{Device, Driver, File, Kernel, Rule, caught, caught_saying};
+use simulated_kernel::{Device, Driver, DuringRun, File, Kernel, Rule, caught, caught_saying};
 use wdk_sys::{
     _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_IO_QUEUE_STATE, _WDF_TRI_STATE, GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT,
     PVOID, PWDFDEVICE_INIT, STATUS_CANCELLED, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_PENDING,
@@ -56,11 +56,11 @@ const RIGHT: Like = Like {
     timer: |request| complete(request, STATUS_SUCCESS),
 };
 
-static LIKE: Mutex<Like> = Mutex::new(RIGHT);
-static HEARD: Mutex<Vec<&str>> = Mutex::new(Vec::new());
-static KEPT: AtomicPtr<WDFREQUEST__> = AtomicPtr::new(ptr::null_mut());
-static QUEUE: AtomicPtr<WDFQUEUE__> = AtomicPtr::new(ptr::null_mut());
-static TIMER: AtomicPtr<WDFTIMER__> = AtomicPtr::new(ptr::null_mut());
+static LIKE: DuringRun<Mutex<Like>> = DuringRun::new(Mutex::new(RIGHT));
+static HEARD: DuringRun<Mutex<Vec<&str>>> = DuringRun::new(Mutex::new(Vec::new()));
+static KEPT: DuringRun<AtomicPtr<WDFREQUEST__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static QUEUE: DuringRun<AtomicPtr<WDFQUEUE__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static TIMER: DuringRun<AtomicPtr<WDFTIMER__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 
 fn like() -> Like {
     *LIKE.lock().unwrap_or_else(PoisonError::into_inner)

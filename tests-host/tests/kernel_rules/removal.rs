@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use simulated_kernel::{Kernel, Rule, caught};
+use simulated_kernel::{DuringRun, Kernel, Rule, caught};
 use wdk_sys::{
     GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PVOID, PWDFDEVICE_INIT, STATUS_SUCCESS, UNICODE_STRING,
     WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS, WDF_POWER_DEVICE_STATE, WDFCMRESLIST, WDFCMRESLIST__,
@@ -20,9 +20,9 @@ use crate::{
     small_driver::{attributes, create_device, create_driver, open_target, size},
 };
 
-static CALLS: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+static CALLS: DuringRun<Mutex<Vec<&str>>> = DuringRun::new(Mutex::new(Vec::new()));
 /// What the consumer opens.
-static LINK: Mutex<String> = Mutex::new(String::new());
+static LINK: DuringRun<Mutex<String>> = DuringRun::new(Mutex::new(String::new()));
 static CLASS: GUID = GUID { Data1: 0x0DD0_C1A5, Data2: 1, Data3: 2, Data4: [3; 8] };
 
 fn note(what: &'static str) {
@@ -63,7 +63,7 @@ callbacks! {
 }
 
 /// The translated list of the last start.
-static LIST: AtomicPtr<WDFCMRESLIST__> = AtomicPtr::new(ptr::null_mut());
+static LIST: DuringRun<AtomicPtr<WDFCMRESLIST__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 
 fn resources(list: WDFCMRESLIST) -> (u32, PVOID) {
     (

@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed},
 };
 
-use simulated_kernel::{Driver, File, Pending, Rule, caught};
+use simulated_kernel::{Driver, DuringRun, File, Pending, Rule, caught};
 use wdk_sys::{
     NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER,
     STATUS_NO_MORE_ENTRIES, STATUS_OBJECT_NAME_COLLISION, STATUS_SUCCESS, WDFQUEUE, WDFQUEUE__, WDFREQUEST,
@@ -23,10 +23,10 @@ const STATUS_WDF_BUSY: NTSTATUS = 0xC020_0204_u32.cast_signed();
 const STATUS_WDF_PAUSED: NTSTATUS = 0xC020_0203_u32.cast_signed();
 
 /// The request that the driver has, and its manual queue.
-static REQUEST: AtomicPtr<WDFREQUEST__> = AtomicPtr::new(ptr::null_mut());
-static QUEUE: AtomicPtr<WDFQUEUE__> = AtomicPtr::new(ptr::null_mut());
+static REQUEST: DuringRun<AtomicPtr<WDFREQUEST__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static QUEUE: DuringRun<AtomicPtr<WDFQUEUE__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 /// Requests that were delivered.
-static DELIVERED: AtomicU32 = AtomicU32::new(0);
+static DELIVERED: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 fn begin(file: &File) -> Pending {
     file.begin(CODE, &[1, 2, 3], 5)
@@ -309,7 +309,8 @@ fn complete_cancelable(driver: &Driver, file: &File) {
 /// Two requests are cancelled together. In the routine for one of them the driver learns that the other one is cancelled, and
 /// completes it, though its own routine is still to come.
 fn complete_before_routine(driver: &Driver, file: &File) {
-    static BOTH: [AtomicPtr<WDFREQUEST__>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
+    static BOTH: DuringRun<[AtomicPtr<WDFREQUEST__>; 2]> =
+        DuringRun::new([const { AtomicPtr::new(ptr::null_mut()) }; 2]);
 
     unsafe extern "C" fn complete_the_other(request: WDFREQUEST) {
         for other in BOTH.iter().map(|other| other.load(Relaxed)).filter(|&other| other != request) {
@@ -320,7 +321,7 @@ fn complete_before_routine(driver: &Driver, file: &File) {
 
     let _pending = [begin(file), begin(file)];
     driver.run(|| {
-        for place in &BOTH {
+        for place in BOTH.iter() {
             let request = next().expect("two were sent");
             place.store(request, Relaxed);
             // SAFETY: the driver has the request.
@@ -369,8 +370,8 @@ fn a_cancellation_and_a_completion_that_race_complete_once() {
     use wdk_sys::ntddk::{KeAcquireSpinLockRaiseToDpc, KeInitializeSpinLock, KeReleaseSpinLock};
 
     /// The driver's lock, and whether the cancel routine has come: what must not be asked for any more then.
-    static LOCK: AtomicPtr<u64> = AtomicPtr::new(ptr::null_mut());
-    static GONE: AtomicU32 = AtomicU32::new(0);
+    static LOCK: DuringRun<AtomicPtr<u64>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+    static GONE: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
     fn locked<R>(work: impl FnOnce() -> R) -> R {
         let lock = LOCK.load(Relaxed);

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use simulated_kernel::{Device, Driver, File, Kernel, Rule, caught, irql};
+use simulated_kernel::{Device, Driver, DuringRun, File, Kernel, Rule, caught, irql};
 use wdk_sys::{
     _WDF_EXECUTION_LEVEL, _WDF_FILEOBJECT_CLASS, _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_IO_TARGET_STATE as state,
     _WDF_REQUEST_TYPE, GUID, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, POOL_FLAG_NON_PAGED, PVOID,
@@ -111,14 +111,14 @@ pub struct Like {
 
 pub const RIGHT: Like = Like { below: answer, above: forget, queue: true, only_control: false, looks: None };
 
-static LIKE: Mutex<Like> = Mutex::new(RIGHT);
-static HEARD: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
-static OFFSET: AtomicI64 = AtomicI64::new(0);
-static KEPT: AtomicPtr<WDFREQUEST__> = AtomicPtr::new(ptr::null_mut());
-static SENT: AtomicPtr<WDFREQUEST__> = AtomicPtr::new(ptr::null_mut());
-static STATUS: AtomicI32 = AtomicI32::new(0);
-static CAME: AtomicU32 = AtomicU32::new(0);
-static DEVICE: AtomicUsize = AtomicUsize::new(0);
+static LIKE: DuringRun<Mutex<Like>> = DuringRun::new(Mutex::new(RIGHT));
+static HEARD: DuringRun<[AtomicU32; 2]> = DuringRun::new([const { AtomicU32::new(0) }; 2]);
+static OFFSET: DuringRun<AtomicI64> = DuringRun::new(AtomicI64::new(0));
+static KEPT: DuringRun<AtomicPtr<WDFREQUEST__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static SENT: DuringRun<AtomicPtr<WDFREQUEST__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static STATUS: DuringRun<AtomicI32> = DuringRun::new(AtomicI32::new(0));
+static CAME: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
+static DEVICE: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
 
 fn like() -> Like {
     *LIKE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -856,7 +856,7 @@ fn lock(request: WDFREQUEST, place: *mut u8, length: usize, writes: bool) -> Res
 }
 
 /// The output of the request, as the driver has locked it in the context of who asks.
-static LOCKED: AtomicUsize = AtomicUsize::new(0);
+static LOCKED: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
 
 unsafe extern "C" fn locks(device: WDFDEVICE, request: WDFREQUEST) {
     let asked = parameters(request);
@@ -959,7 +959,7 @@ fn an_object_has_one_context_of_each_type() {
     drop(infos);
 }
 
-static LEVEL: AtomicU32 = AtomicU32::new(0);
+static LEVEL: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 unsafe extern "C" fn expired(timer: WDFTIMER) {
     LEVEL.store(u32::from(irql()) + 1, SeqCst);

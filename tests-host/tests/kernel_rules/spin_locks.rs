@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use simulated_kernel::{Kernel, Rule, caught, irql, locks_held};
+use simulated_kernel::{DuringRun, Kernel, Rule, caught, irql, locks_held};
 use wdk_sys::{WDFSPINLOCK, call_unsafe_wdf_function_binding};
 
 use crate::{
@@ -92,7 +92,7 @@ fn a_lock_raises_and_returns_to_where_its_holder_was() {
 
 #[test]
 fn a_lock_lets_one_thread_go_on_at_a_time() {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
+    static COUNT: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
     const EACH: u32 = 20_000;
     run_on(Kernel::threads(), Wrong::default(), |driver, _| {
         let mut place = 0;

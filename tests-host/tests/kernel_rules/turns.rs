@@ -12,7 +12,7 @@ use std::{
 };
 
 use simulated_kernel::{
-    Builder, Kernel, Rule, caught,
+    Builder, DuringRun, Kernel, Rule, caught,
     lockstep::{Exchange, Grant, Report},
     object_attributes,
 };
@@ -28,7 +28,7 @@ use wdk_sys::{
 use crate::skeleton::{Wrong, allocate, keep, run_in};
 
 /// What ran, with its time in microseconds. An array: what a driver's routine allocates is the driver's.
-static RAN: Mutex<[Option<(usize, u64)>; 2]> = Mutex::new([None; 2]);
+static RAN: DuringRun<Mutex<[Option<(usize, u64)>; 2]>> = DuringRun::new(Mutex::new([None; 2]));
 
 const CALL: usize = 1;
 const TIMER: usize = 2;
@@ -105,7 +105,7 @@ fn with(kernel: Builder, work: impl FnOnce(&Kernel)) {
 }
 
 /// When the call was queued.
-static QUEUED: AtomicU64 = AtomicU64::new(0);
+static QUEUED: DuringRun<AtomicU64> = DuringRun::new(AtomicU64::new(0));
 
 /// Queues the DPC that is its context.
 unsafe extern "C" fn queue(_: *mut KDPC, context: PVOID, _: PVOID, _: PVOID) {
@@ -118,7 +118,7 @@ unsafe extern "C" fn queue(_: *mut KDPC, context: PVOID, _: PVOID, _: PVOID) {
 /// queued.
 fn a_call_and_a_timer(seed: u64, microseconds: i64) -> [(usize, u64); 2] {
     const FIRST: i64 = 1_000;
-    let mut both = [None; 2];
+    let (mut both, mut queued) = ([None; 2], 0);
     with_seed(seed, |_| {
         *RAN.lock().expect("nobody panics") = [None; 2];
         let call = new_dpc(note, ptr::without_provenance_mut(CALL));
@@ -126,11 +126,11 @@ fn a_call_and_a_timer(seed: u64, microseconds: i64) -> [(usize, u64); 2] {
         set_timer(FIRST + microseconds, new_dpc(note, ptr::without_provenance_mut(TIMER)));
         // Much longer: time passes in steps of a part of what is left.
         sleep(5_000_000);
-        both = *RAN.lock().expect("nobody panics");
+        (both, queued) = (*RAN.lock().expect("nobody panics"), QUEUED.load(SeqCst));
     });
     both.map(|ran| {
         let (what, time) = ran.expect("both have run");
-        (what, time.saturating_sub(QUEUED.load(SeqCst)))
+        (what, time.saturating_sub(queued))
     })
 }
 
@@ -251,8 +251,8 @@ fn no_wait_is_shorter_by_the_clock_that_a_driver_reads() {
 }
 
 /// When the sleeper was to wake, and when it did.
-static WAKES: AtomicU64 = AtomicU64::new(0);
-static WOKE: AtomicU64 = AtomicU64::new(0);
+static WAKES: DuringRun<AtomicU64> = DuringRun::new(AtomicU64::new(0));
+static WOKE: DuringRun<AtomicU64> = DuringRun::new(AtomicU64::new(0));
 
 unsafe extern "C" fn sleep_a_millisecond(_: PVOID) {
     WAKES.store(now() + 1_000, SeqCst);
@@ -289,7 +289,7 @@ impl Exchange for Slow {
     }
 }
 
-static ENDED: AtomicBool = AtomicBool::new(false);
+static ENDED: DuringRun<AtomicBool> = DuringRun::new(AtomicBool::new(false));
 
 unsafe extern "C" fn sleep_for_a_while(_: PVOID) {
     sleep(10_000);

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst},
 };
 
-use simulated_kernel::{Rule, caught};
+use simulated_kernel::{DuringRun, Rule, caught};
 use wdk_sys::{
     DEVICE_OBJECT, IO_STACK_LOCATION, IRP, IRP_MJ_DEVICE_CONTROL, IRP_MJ_READ, PDEVICE_OBJECT, PFILE_OBJECT, PIRP,
     STATUS_SUCCESS, WDFDEVICE, WDFIOTARGET, WDFQUEUE, WDFREQUEST, WDFREQUEST__, call_unsafe_wdf_function_binding,
@@ -24,10 +24,10 @@ use crate::{
 const DIRECT: u32 = 0x22_2002;
 
 /// The device that a request came to.
-static LOWER: AtomicPtr<DEVICE_OBJECT> = AtomicPtr::new(ptr::null_mut());
-static LAST: AtomicPtr<IRP> = AtomicPtr::new(ptr::null_mut());
-static GONE: AtomicPtr<WDFREQUEST__> = AtomicPtr::new(ptr::null_mut());
-static CODES: AtomicU32 = AtomicU32::new(0);
+static LOWER: DuringRun<AtomicPtr<DEVICE_OBJECT>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static LAST: DuringRun<AtomicPtr<IRP>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static GONE: DuringRun<AtomicPtr<WDFREQUEST__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static CODES: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 fn irp_of(request: WDFREQUEST) -> PIRP {
     framework!(WdfRequestWdmGetIrp(request => WDFREQUEST) -> PIRP)

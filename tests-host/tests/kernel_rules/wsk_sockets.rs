@@ -21,7 +21,8 @@ use ndis::{
 };
 use ndkpi::{AF_INET, NtStatus, SOCKADDR, SOCKADDR_INET};
 use simulated_kernel::{
-    Driver, Impairment, Injection, Kernel, Medium, Network, NewInterface, Rule, caught, irql, object_attributes,
+    Driver, DuringRun, Impairment, Injection, Kernel, Medium, Network, NewInterface, Rule, caught, irql,
+    object_attributes,
 };
 use wdk_sys::{
     _EVENT_TYPE, _KWAIT_REASON, IRP, KEVENT, LARGE_INTEGER, MDL, NTSTATUS, PDEVICE_OBJECT, PIRP, PVOID,
@@ -397,19 +398,19 @@ pub fn bytes_of(buffer: &WSK_BUF) -> Vec<u8> {
 /// What a callback does with a list.
 type Callback = fn(*mut WSK_DATAGRAM_INDICATION) -> NtStatus;
 
-static CALLBACK: Mutex<Callback> = Mutex::new(take);
+static CALLBACK: DuringRun<Mutex<Callback>> = DuringRun::new(Mutex::new(take));
 /// What callbacks have seen.
-static SEEN: Mutex<Vec<(Vec<u8>, SocketAddr)>> = Mutex::new(Vec::new());
+static SEEN: DuringRun<Mutex<Vec<(Vec<u8>, SocketAddr)>>> = DuringRun::new(Mutex::new(Vec::new()));
 /// Calls, the datagrams of the longest list, and the last null.
-static CALLS: AtomicU32 = AtomicU32::new(0);
-static LONGEST: AtomicU32 = AtomicU32::new(0);
-static ENDS: AtomicU32 = AtomicU32::new(0);
-static LEVEL: AtomicI32 = AtomicI32::new(0);
+static CALLS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
+static LONGEST: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
+static ENDS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
+static LEVEL: DuringRun<AtomicI32> = DuringRun::new(AtomicI32::new(0));
 /// A list that a callback has kept.
-static KEPT: AtomicPtr<WSK_DATAGRAM_INDICATION> = AtomicPtr::new(ptr::null_mut());
+static KEPT: DuringRun<AtomicPtr<WSK_DATAGRAM_INDICATION>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 /// The socket of the callbacks, and the one that sends to it.
-static SOCKET: AtomicPtr<WSK_SOCKET> = AtomicPtr::new(ptr::null_mut());
-static OTHER: AtomicPtr<WSK_SOCKET> = AtomicPtr::new(ptr::null_mut());
+static SOCKET: DuringRun<AtomicPtr<WSK_SOCKET>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static OTHER: DuringRun<AtomicPtr<WSK_SOCKET>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 
 unsafe extern "system" fn on_datagrams(_: PVOID, _: u32, list: *mut WSK_DATAGRAM_INDICATION) -> NtStatus {
     CALLS.fetch_add(1, SeqCst);
@@ -1084,7 +1085,7 @@ unsafe extern "C" fn close_inside(_: PDEVICE_OBJECT, _: PIRP, event: PVOID) -> N
 }
 
 /// A lock that the caller of a function holds.
-static LOCK: AtomicPtr<u64> = AtomicPtr::new(ptr::null_mut());
+static LOCK: DuringRun<AtomicPtr<u64>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 
 /// Takes the lock of whoever has sent.
 unsafe extern "C" fn under_the_lock(_: PDEVICE_OBJECT, _: PIRP, event: PVOID) -> NTSTATUS {

@@ -23,7 +23,7 @@ use ndis::{
     WSK_PROVIDER_CONNECTION_DISPATCH, WSK_PROVIDER_LISTEN_DISPATCH, WSK_SET_STATIC_EVENT_CALLBACKS, WSK_SOCKET,
 };
 use ndkpi::{AF_INET, AF_INET6, NtStatus, SOCKADDR, SOCKADDR_INET};
-use simulated_kernel::{Driver, Impairment, Injection, Kernel, Medium, Network, Rule, caught};
+use simulated_kernel::{Driver, DuringRun, Impairment, Injection, Kernel, Medium, Network, Rule, caught};
 use wdk_sys::{PVOID, ntddk::IoCancelIrp};
 
 use crate::{
@@ -50,19 +50,19 @@ struct Does {
     receive: fn(*mut WSK_DATA_INDICATION, &mut usize) -> NtStatus,
 }
 
-static DOES: Mutex<Does> = Mutex::new(CALM);
+static DOES: DuringRun<Mutex<Does>> = DuringRun::new(Mutex::new(CALM));
 const CALM: Does = Does { accept: |_| SUCCESS, receive: |list, _| note(list) };
 /// The socket that was accepted by the callback, and calls of the callbacks.
-static ACCEPTED: AtomicPtr<WSK_SOCKET> = AtomicPtr::new(ptr::null_mut());
-static SOCKET: AtomicPtr<WSK_SOCKET> = AtomicPtr::new(ptr::null_mut());
+static ACCEPTED: DuringRun<AtomicPtr<WSK_SOCKET>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static SOCKET: DuringRun<AtomicPtr<WSK_SOCKET>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 /// The lists that callbacks have kept.
-static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-static CALLS: AtomicU32 = AtomicU32::new(0);
-static ENDS: AtomicU32 = AtomicU32::new(0);
+static KEPT: DuringRun<Mutex<Vec<usize>>> = DuringRun::new(Mutex::new(Vec::new()));
+static CALLS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
+static ENDS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 /// The flags of the last disconnect, without that of the level, and how many there were.
-static DISCONNECTED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-static BACKLOG: AtomicUsize = AtomicUsize::new(0);
-static SEEN: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+static DISCONNECTED: DuringRun<Mutex<Vec<u32>>> = DuringRun::new(Mutex::new(Vec::new()));
+static BACKLOG: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
+static SEEN: DuringRun<Mutex<Vec<u8>>> = DuringRun::new(Mutex::new(Vec::new()));
 
 static LISTENS: WSK_CLIENT_LISTEN_DISPATCH =
     WSK_CLIENT_LISTEN_DISPATCH { WskAcceptEvent: Some(on_accept), WskInspectEvent: None, WskAbortEvent: None };
@@ -909,7 +909,7 @@ fn a_network_that_loses_everything_ends_connections() {
 fn sockets_that_are_no_longer_functional_say_so() {
     for seed in seeds() {
         with_seed(seed, |network, driver| {
-            static SOCKETS: Mutex<[usize; 3]> = Mutex::new([0; 3]);
+            static SOCKETS: DuringRun<Mutex<[usize; 3]>> = DuringRun::new(Mutex::new([0; 3]));
             let registration = driver.run(|| {
                 forget();
                 let client = Client::new();

@@ -9,7 +9,7 @@ use kernel::wdf::{attributes, create_driver};
 use miniport::{Handlers, with};
 use ndis::NdisMGetDeviceProperty;
 use ndkpi::NDIS_HANDLE;
-use simulated_kernel::{Kernel, Rule, caught};
+use simulated_kernel::{DuringRun, Kernel, Rule, caught};
 use wdk_sys::{
     _WDF_DRIVER_INIT_FLAGS, _WDF_IO_QUEUE_DISPATCH_TYPE, NTSTATUS, PCUNICODE_STRING, PDEVICE_OBJECT, PDRIVER_OBJECT,
     PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, WDF_DRIVER_CONFIG, WDF_IO_QUEUE_CONFIG, WDFDEVICE, WDFDRIVER,
@@ -35,8 +35,8 @@ unsafe extern "C" {
 }
 
 /// The framework's objects, by their handles.
-static DRIVER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-static DEVICE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+static DRIVER: DuringRun<std::sync::atomic::AtomicUsize> = DuringRun::new(std::sync::atomic::AtomicUsize::new(0));
+static DEVICE: DuringRun<std::sync::atomic::AtomicUsize> = DuringRun::new(std::sync::atomic::AtomicUsize::new(0));
 /// True if the driver forgets to give the framework back.
 static FORGETS: AtomicBool = AtomicBool::new(false);
 

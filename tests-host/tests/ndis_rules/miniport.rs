@@ -20,6 +20,7 @@ use ndkpi::{
     NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NtStatus,
     status::{NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_PENDING, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
 };
+use simulated_kernel::DuringRun;
 use wdk_sys::{
     NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, POOL_FLAG_NON_PAGED,
     ntddk::{ExAllocatePool2, ExFreePoolWithTag},
@@ -105,7 +106,7 @@ impl Default for Handlers {
     }
 }
 
-static WORLD: Mutex<Option<World>> = Mutex::new(None);
+static WORLD: DuringRun<Mutex<Option<World>>> = DuringRun::new(Mutex::new(None));
 
 pub fn with<R>(work: impl FnOnce(&mut World) -> R) -> R {
     let mut world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);

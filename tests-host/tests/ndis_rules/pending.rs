@@ -19,12 +19,12 @@ use ndkpi::{
     NDIS_HANDLE, NDK_VERSION, NET_PNP_EVENT_CODE, NtStatus, OID_NDK_STATISTICS,
     status::{NDIS_STATUS_PENDING, NDIS_STATUS_SUCCESS},
 };
-use simulated_kernel::{Kernel, NdkEvent};
+use simulated_kernel::{DuringRun, Kernel, NdkEvent};
 
 use crate::{lifecycle::run, miniport};
 
 /// What a handler has left for later: an address. Each test runs a kernel, of which there is one at a time.
-static LATER: AtomicUsize = AtomicUsize::new(0);
+static LATER: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
 
 fn later<T>() -> *mut T {
     ptr::with_exposed_provenance_mut(LATER.swap(0, Relaxed))

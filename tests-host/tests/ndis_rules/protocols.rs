@@ -20,7 +20,7 @@ use ndkpi::{
     NDIS_HANDLE, NDIS_OBJECT_HEADER, NET_PNP_EVENT_NOTIFICATION, NtStatus,
     status::{NDIS_STATUS_PENDING, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
 };
-use simulated_kernel::{Driver, Kernel, Nic, Rule, caught};
+use simulated_kernel::{Driver, DuringRun, Kernel, Nic, Rule, caught};
 use wdk_sys::{
     KEVENT, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PVOID, UNICODE_STRING,
     ntddk::{ExAllocatePool2, ExFreePoolWithTag},
@@ -179,7 +179,7 @@ impl Default for Does {
     }
 }
 
-static WORLD: Mutex<Option<World>> = Mutex::new(None);
+static WORLD: DuringRun<Mutex<Option<World>>> = DuringRun::new(Mutex::new(None));
 
 fn with<R>(work: impl FnOnce(&mut World) -> R) -> R {
     let mut world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use simulated_kernel::{Kernel, Rule, caught, irql, object_attributes};
+use simulated_kernel::{DuringRun, Kernel, Rule, caught, irql, object_attributes};
 use wdk_sys::{
     NTSTATUS, OBJECT_ATTRIBUTES, PDEVICE_OBJECT, PIRP, POOL_FLAG_NON_PAGED, PVOID, STATUS_OBJECT_NAME_NOT_FOUND,
     STATUS_SUCCESS, STATUS_UNSUCCESSFUL, UNICODE_STRING,
@@ -104,7 +104,7 @@ fn notify(object: PVOID, one: usize, two: usize) {
 type Call = [usize; 4];
 
 /// What was called, and how often. Not in memory of the driver's.
-static SEEN: Mutex<([Call; 8], usize)> = Mutex::new(([[0; 4]; 8], 0));
+static SEEN: DuringRun<Mutex<([Call; 8], usize)>> = DuringRun::new(Mutex::new(([[0; 4]; 8], 0)));
 
 /// Whether these were the calls since the last time that this was asked.
 fn saw(expected: &[Call]) -> bool {
@@ -121,7 +121,7 @@ unsafe extern "C" fn note(context: PVOID, one: PVOID, two: PVOID) {
 }
 
 /// The registration of [`ends_itself`].
-static OWN: AtomicPtr<core::ffi::c_void> = AtomicPtr::new(ptr::null_mut());
+static OWN: DuringRun<AtomicPtr<core::ffi::c_void>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 
 unsafe extern "C" fn ends_itself(context: PVOID, one: PVOID, two: PVOID) {
     // SAFETY: the arguments are of no matter to it.

@@ -7,6 +7,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
 
+use simulated_kernel::DuringRun;
 use wdk_sys::{
     _TIMER_TYPE, EX_RUNDOWN_REF, KDPC, KEVENT, KTIMER, LARGE_INTEGER, NTSTATUS, PVOID, STATUS_SUCCESS, STATUS_TIMEOUT,
     ntddk::{
@@ -57,7 +58,7 @@ fn clocks() -> [u64; 4] {
     [interrupt, call!(KeQueryUnbiasedInterruptTime()), performance, date()]
 }
 
-static EXPIRED: AtomicU32 = AtomicU32::new(0);
+static EXPIRED: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 unsafe extern "C" fn expired(_: *mut KDPC, _: PVOID, _: PVOID, _: PVOID) {
     EXPIRED.fetch_add(1, SeqCst);

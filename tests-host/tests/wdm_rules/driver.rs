@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use simulated_kernel::{Driver, IoFile, Kernel};
+use simulated_kernel::{Driver, DuringRun, IoFile, Kernel};
 use wdk_sys::{
     FILE_DEVICE_UNKNOWN, IO_REMOVE_LOCK, IO_STACK_LOCATION, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE,
     IRP_MJ_DEVICE_CONTROL, NTSTATUS, PCUNICODE_STRING, PDEVICE_OBJECT, PDRIVER_CANCEL, PDRIVER_OBJECT, PIRP,
@@ -53,7 +53,7 @@ struct World {
     pending: usize,
 }
 
-static WORLD: Mutex<World> = Mutex::new(World {
+static WORLD: DuringRun<Mutex<World>> = DuringRun::new(Mutex::new(World {
     parts: Parts {
         load: |_| (),
         control: |_, irp| complete(irp, 0, 0),
@@ -62,7 +62,7 @@ static WORLD: Mutex<World> = Mutex::new(World {
         deletes_link: true,
     },
     pending: 0,
-});
+}));
 
 fn with<R>(work: impl FnOnce(&mut World) -> R) -> R {
     work(&mut WORLD.lock().unwrap_or_else(PoisonError::into_inner))
@@ -83,6 +83,20 @@ pub fn run(parts: Parts, work: impl FnOnce(&Kernel, &Driver, &IoFile)) {
     work(&kernel, &driver, &file);
     drop(file);
     driver.unload();
+}
+
+/// The driver does something when it answers a control code, and is unloaded.
+pub fn does(work: fn(PDEVICE_OBJECT)) {
+    static WORK: DuringRun<Mutex<fn(PDEVICE_OBJECT)>> = DuringRun::new(Mutex::new(|_| ()));
+    let control = |device, irp| {
+        let work = *WORK.lock().unwrap_or_else(PoisonError::into_inner);
+        work(device);
+        complete(irp, 0, 0)
+    };
+    run(Parts { control, ..Parts::default() }, |_, _, file| {
+        *WORK.lock().unwrap_or_else(PoisonError::into_inner) = work;
+        assert!(file.control(CODE, &[], 0).is_success());
+    });
 }
 
 /// A text as the kernel has it, without an allocation: the driver's own may fail.

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst},
 };
 
-use simulated_kernel::{Kernel, Rule, caught, object_attributes};
+use simulated_kernel::{DuringRun, Kernel, Rule, caught, object_attributes};
 use wdk_sys::{
     APC_LEVEL, EX_RUNDOWN_REF, HANDLE, KEVENT, LARGE_INTEGER, NTSTATUS, PDEVICE_OBJECT, PIRP, POOL_FLAG_NON_PAGED,
     POOL_FLAG_PAGED, PVOID,
@@ -279,8 +279,8 @@ fn cache_aware() -> CacheAware {
 }
 
 /// Whom a thread lets go.
-static INSIDE: AtomicPtr<u64> = AtomicPtr::new(ptr::null_mut());
-static LEFT: AtomicU32 = AtomicU32::new(0);
+static INSIDE: DuringRun<AtomicPtr<u64>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static LEFT: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 unsafe extern "C" fn leave_late(_: PVOID) {
     sleep();

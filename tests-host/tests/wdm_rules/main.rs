@@ -31,7 +31,7 @@ mod wsk;
 use std::ptr;
 
 use driver::{CODE, LINK, Parts, complete, run};
-use simulated_kernel::{Kernel, Rule, caught};
+use simulated_kernel::{DuringRun, Kernel, Rule, caught};
 use wdk_sys::{
     NTSTATUS, PDEVICE_OBJECT, PIRP, PVOID, STATUS_CANCELLED, STATUS_DELETE_PENDING, STATUS_INSUFFICIENT_RESOURCES,
     STATUS_OBJECT_NAME_NOT_FOUND, STATUS_PENDING, STATUS_SUCCESS,
@@ -314,7 +314,7 @@ fn allocate(device: PDEVICE_OBJECT) -> wdk_sys::PIO_WORKITEM {
 }
 
 /// A work item that is kept until the unload.
-static ITEM: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+static ITEM: DuringRun<std::sync::atomic::AtomicUsize> = DuringRun::new(std::sync::atomic::AtomicUsize::new(0));
 
 fn keep(item: wdk_sys::PIO_WORKITEM) {
     ITEM.store(item.addr(), std::sync::atomic::Ordering::Relaxed);

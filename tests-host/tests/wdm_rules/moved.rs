@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use simulated_kernel::{Rule, caught};
+use simulated_kernel::{DuringRun, Rule, caught};
 use wdk_sys::{
     ERESOURCE, EX_RUNDOWN_REF, FAST_MUTEX, IO_CSQ, IO_CSQ_IRP_CONTEXT, IO_REMOVE_LOCK, IRP, KDPC, KEVENT, KSEMAPHORE,
     KTIMER, LARGE_INTEGER, LIST_ENTRY, LOOKASIDE_LIST_EX, MDL, NTSTATUS, PDEVICE_OBJECT, PEX_TIMER, PIRP, PVOID,
@@ -82,7 +82,7 @@ macro_rules! rules {
 }
 
 /// What [`place`] has allocated.
-static PLACES: Mutex<Vec<(usize, Layout)>> = Mutex::new(Vec::new());
+static PLACES: DuringRun<Mutex<Vec<(usize, Layout)>>> = DuringRun::new(Mutex::new(Vec::new()));
 
 /// Memory of the driver for a structure, which stays where it is until [`free_places`].
 fn place<T>() -> *mut T {
@@ -466,7 +466,7 @@ fn dpc_on_the_stack() {
 }
 
 /// A queue of one request.
-static QUEUED: AtomicPtr<IRP> = AtomicPtr::new(ptr::null_mut());
+static QUEUED: DuringRun<AtomicPtr<IRP>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 
 unsafe extern "C" fn insert(_: *mut IO_CSQ, irp: PIRP) {
     QUEUED.store(irp, SeqCst);

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use simulated_kernel::{Driver, IoFile, Kernel, Rule, caught, irql};
+use simulated_kernel::{Driver, DuringRun, IoFile, Kernel, Rule, caught, irql};
 use wdk_sys::{
     DO_DEVICE_INITIALIZING, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_READ, NTSTATUS, PDEVICE_OBJECT, PIRP,
     STATUS_CANCELLED, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
@@ -18,7 +18,7 @@ use crate::driver::{self, LINK, Parts, complete, location, run};
 const NAME: &str = r"\folder\a.txt";
 
 /// What has happened, a letter each: opened, cleaned up, closed, read.
-static STEPS: Mutex<([u8; 32], usize)> = Mutex::new(([0; 32], 0));
+static STEPS: DuringRun<Mutex<([u8; 32], usize)>> = DuringRun::new(Mutex::new(([0; 32], 0)));
 
 fn note(step: u8) {
     let mut steps = STEPS.lock().unwrap_or_else(PoisonError::into_inner);

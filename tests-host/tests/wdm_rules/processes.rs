@@ -1,12 +1,11 @@
 //! Processes and threads as objects, the end of a thread, what probes a program's buffer, reads and writes, and data blocks of WMI.
 
 use std::{
-    ffi::c_void,
     ptr,
     sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering::SeqCst},
 };
 
-use simulated_kernel::{Rule, caught, irql, object_attributes};
+use simulated_kernel::{DuringRun, Rule, caught, irql, object_attributes};
 use wdk_sys::{
     BOOLEAN, DO_DEVICE_INITIALIZING, GUID, HANDLE, IRP_MJ_READ, IRP_MJ_WRITE, NTSTATUS, PDEVICE_OBJECT, PIRP, PVOID,
     SIZE_T, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, ULONG,
@@ -17,7 +16,7 @@ use wdk_sys::{
     },
 };
 
-use crate::driver::{CODE, Parts, buffer, complete, location, run};
+use crate::driver::{CODE, Parts, buffer, complete, does, location, run};
 
 /// `STATUS_WMI_GUID_NOT_FOUND`.
 const NO_BLOCK: NTSTATUS = 0xC000_0295_u32.cast_signed();
@@ -57,22 +56,6 @@ macro_rules! call {
         // SAFETY: the arguments live until the call returns, and longer where the routine keeps them.
         unsafe { $name($($argument),*) }
     }};
-}
-
-/// The driver does something when it answers a control code, and is unloaded.
-fn does(work: fn(PDEVICE_OBJECT)) {
-    static WORK: AtomicUsize = AtomicUsize::new(0);
-    WORK.store((work as *const c_void).expose_provenance(), SeqCst);
-    let control = |device, irp| {
-        let work = ptr::with_exposed_provenance::<c_void>(WORK.load(SeqCst));
-        // SAFETY: the function that was just stored, of this type.
-        let work = unsafe { std::mem::transmute::<*const c_void, fn(PDEVICE_OBJECT)>(work) };
-        work(device);
-        complete(irp, 0, 0)
-    };
-    run(Parts { control, ..Parts::default() }, |_, _, file| {
-        assert_eq!(file.control(CODE, &[], 0).status, STATUS_SUCCESS);
-    });
 }
 
 macro_rules! rules {
@@ -184,9 +167,9 @@ fn end(thread: PVOID) {
 }
 
 /// What a thread has come to.
-static STEPS: AtomicU32 = AtomicU32::new(0);
+static STEPS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 /// What it was to itself.
-static ITSELF: AtomicUsize = AtomicUsize::new(0);
+static ITSELF: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
 
 /// Ends three functions deep, in the middle of what would go on for ever.
 unsafe extern "C" fn ends_in_the_middle(_: PVOID) {
@@ -253,7 +236,7 @@ fn processes_and_threads_are_found_by_their_numbers() {
 }
 
 /// The number of the process that a program's request was seen in.
-static SEEN: AtomicUsize = AtomicUsize::new(0);
+static SEEN: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
 
 #[test]
 fn a_program_is_a_process_of_its_own_as_long_as_it_runs() {
@@ -333,7 +316,7 @@ const BUFFERED: ULONG = 4;
 const DIRECT: ULONG = 16;
 
 /// Where the last read or write began.
-static OFFSET: AtomicI64 = AtomicI64::new(-1);
+static OFFSET: DuringRun<AtomicI64> = DuringRun::new(AtomicI64::new(-1));
 
 /// Answers reads with the numbers from 1, and takes writes that begin with 7.
 unsafe extern "C" fn transfer(device: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {

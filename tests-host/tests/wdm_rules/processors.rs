@@ -7,6 +7,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
 
+use simulated_kernel::DuringRun;
 use wdk_sys::{
     _KDPC_IMPORTANCE, ALL_PROCESSOR_GROUPS, BOOLEAN, FAST_MUTEX, GROUP_AFFINITY, KDPC, KSPIN_LOCK, PROCESSOR_NUMBER,
     PVOID, STATUS_INVALID_PARAMETER, STATUS_SUCCESS,
@@ -51,7 +52,7 @@ fn revert(group: u16, mask: u64) {
 }
 
 /// The calls that have run, a digit each, the first in front.
-static RAN: AtomicU32 = AtomicU32::new(0);
+static RAN: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 unsafe extern "C" fn ran(_: *mut KDPC, digit: PVOID, _: PVOID, _: PVOID) {
     let digit = u32::try_from(digit.addr()).expect("a digit");

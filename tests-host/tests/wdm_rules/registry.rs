@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
 
-use simulated_kernel::{Kernel, Rule, Value, caught, object_attributes};
+use simulated_kernel::{DuringRun, Kernel, Rule, Value, caught, object_attributes};
 use wdk_sys::{
     HANDLE, NTSTATUS, OBJECT_ATTRIBUTES, PCWSTR, PVOID, PWSTR, REG_OPTION_NON_VOLATILE, RTL_QUERY_REGISTRY_DELETE,
     RTL_QUERY_REGISTRY_DIRECT, RTL_QUERY_REGISTRY_REQUIRED, RTL_QUERY_REGISTRY_SUBKEY, RTL_QUERY_REGISTRY_TABLE,
@@ -196,8 +196,8 @@ fn a_table_without_a_place_to_free_leaks_its_string() {
 }
 
 /// How often the routine was called, and the bytes that it got.
-static CALLS: AtomicU32 = AtomicU32::new(0);
-static BYTES: AtomicU32 = AtomicU32::new(0);
+static CALLS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
+static BYTES: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 unsafe extern "C" fn note(_: PWSTR, kind: u32, _: PVOID, length: u32, argument: PVOID, entry: PVOID) -> NTSTATUS {
     assert_eq!((kind, argument.addr(), entry.addr()), (TEXT, 1, 2));

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use simulated_kernel::{Kernel, Rule, caught, object_attributes};
+use simulated_kernel::{DuringRun, Kernel, Rule, caught, object_attributes};
 use wdk_sys::{
     HANDLE, IO_STATUS_BLOCK, KEVENT, MDL, NTSTATUS, OBJECT_ATTRIBUTES, PDEVICE_OBJECT, PIRP, PVOID,
     STATUS_OBJECT_NAME_NOT_FOUND, STATUS_PENDING, STATUS_SUCCESS, UNICODE_STRING,
@@ -144,7 +144,7 @@ fn a_handle_of_a_program() {
 
 #[test]
 fn a_handle_of_another_process() {
-    static KEY: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    static KEY: DuringRun<std::sync::atomic::AtomicUsize> = DuringRun::new(std::sync::atomic::AtomicUsize::new(0));
     use std::sync::atomic::Ordering::SeqCst;
     caught(concat!(module_path!(), "::a_handle_of_another_process"), Rule::BadHandle, || {
         in_a_process(Parts {

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::SeqCst},
 };
 
-use simulated_kernel::{Kernel, Rule, Value, caught, irql, object_attributes};
+use simulated_kernel::{DuringRun, Kernel, Rule, Value, caught, irql, object_attributes};
 use wdk_sys::{
     _KEY_VALUE_INFORMATION_CLASS, APC_LEVEL, DISPATCH_LEVEL, ERESOURCE, FAST_MUTEX, HANDLE, IO_CSQ, IO_CSQ_IRP_CONTEXT,
     IRP, KDPC, KEVENT, LARGE_INTEGER, LIST_ENTRY, LOOKASIDE_LIST_EX, NTSTATUS, OBJECT_ATTRIBUTES, PDEVICE_OBJECT, PIRP,
@@ -573,9 +573,9 @@ fn a_work_item_without_a_device_queued_twice() {
 }
 
 /// A queue of one request.
-static QUEUE: AtomicPtr<IO_CSQ> = AtomicPtr::new(ptr::null_mut());
-static QUEUED: AtomicPtr<IRP> = AtomicPtr::new(ptr::null_mut());
-static LOCK: AtomicU64 = AtomicU64::new(0);
+static QUEUE: DuringRun<AtomicPtr<IO_CSQ>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static QUEUED: DuringRun<AtomicPtr<IRP>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static LOCK: DuringRun<AtomicU64> = DuringRun::new(AtomicU64::new(0));
 
 unsafe extern "C" fn insert(_: *mut IO_CSQ, irp: PIRP) {
     QUEUED.store(irp, SeqCst);

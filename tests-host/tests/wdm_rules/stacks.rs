@@ -1,11 +1,14 @@
 //! Devices above devices, completion routines, and requests that drivers make: the small driver with a second device above its own.
 
 use std::{
-    mem, ptr,
-    sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst},
+    ptr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst},
+    },
 };
 
-use simulated_kernel::{Driver, Rule, caught};
+use simulated_kernel::{Driver, DuringRun, Rule, caught};
 use wdk_sys::{
     BOOLEAN, DEVICE_OBJECT, DO_DEVICE_INITIALIZING, FILE_DEVICE_UNKNOWN, FILE_OBJECT, IO_STACK_LOCATION,
     IO_STATUS_BLOCK, IRP, IRP_MJ_DEVICE_CONTROL, KEVENT, NTSTATUS, PDEVICE_OBJECT, PIO_COMPLETION_ROUTINE, PIRP, PVOID,
@@ -21,8 +24,8 @@ use wdk_sys::{
 use crate::driver::{self, CODE, LINK, Parts, complete, run};
 
 /// The device below, which is the driver's first one, and how many completion routines were called.
-static BELOW: AtomicPtr<DEVICE_OBJECT> = AtomicPtr::new(ptr::null_mut());
-static CALLED: AtomicU32 = AtomicU32::new(0);
+static BELOW: DuringRun<AtomicPtr<DEVICE_OBJECT>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static CALLED: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 /// A call of the kernel that needs nothing but live arguments.
 macro_rules! call {
@@ -344,18 +347,14 @@ fn a_device_without_a_routine_for_a_request_refuses_it() {
 
 /// What the device above does wrong, with its request; the one below completes it.
 fn wrong(test: &str, rule: Rule, above: fn(PIRP) -> NTSTATUS, below_does: fn(PIRP) -> NTSTATUS) {
-    static PARTS: [AtomicPtr<()>; 2] = [AtomicPtr::new(ptr::null_mut()), AtomicPtr::new(ptr::null_mut())];
+    static PARTS: DuringRun<Mutex<[fn(PIRP) -> NTSTATUS; 2]>> = DuringRun::new(Mutex::new([|_| STATUS_SUCCESS; 2]));
     caught(&format!("{}::{test}", module_path!()), rule, || {
-        for (place, part) in PARTS.iter().zip([above, below_does]) {
-            place.store(part as *mut (), SeqCst);
-        }
         let control = |device: PDEVICE_OBJECT, irp| {
-            let part = PARTS[usize::from(device == below())].load(SeqCst);
-            // SAFETY: one of the two functions.
-            let part: fn(PIRP) -> NTSTATUS = unsafe { mem::transmute(part) };
+            let part = PARTS.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(device == below())];
             part(irp)
         };
         run(two(control), |_, driver, file| {
+            *PARTS.lock().unwrap_or_else(PoisonError::into_inner) = [above, below_does];
             let pending = file.begin(CODE, &[], 0);
             if !pending.is_complete() {
                 driver.run(driver::complete_pending);

@@ -7,14 +7,14 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst},
 };
 
-use simulated_kernel::{Rule, caught, irql};
+use simulated_kernel::{DuringRun, Rule, caught, irql};
 use wdk_sys::{
     BOOLEAN, ERESOURCE, FAST_MUTEX, IO_CSQ, IO_CSQ_IRP_CONTEXT, KEVENT, NTSTATUS, PCUNICODE_STRING, PDEVICE_OBJECT,
     PIRP, PVOID, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, UNICODE_STRING,
     ntddk::{ExDeleteResourceLite, ExInitializeResourceLite, ExReleaseFastMutex, IoCsqRemoveNextIrp, KfRaiseIrql},
 };
 
-use crate::driver::{CODE, Parts, complete, run};
+use crate::driver::{CODE, Parts, complete, does, run};
 
 /// `STATUS_PROCEDURE_NOT_FOUND`, `STATUS_FLT_INSTANCE_ALTITUDE_COLLISION` and a status that the driver of the test makes up.
 const NOT_FOUND: NTSTATUS = 0xC000_007A_u32.cast_signed();
@@ -108,21 +108,6 @@ macro_rules! call {
         // SAFETY: the arguments live until the call returns, and longer where the routine keeps them.
         unsafe { $name($($argument),*) }
     }};
-}
-
-/// The driver does something when it answers a control code, and is unloaded.
-fn does(work: fn(PDEVICE_OBJECT)) {
-    static WORK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-    WORK.store(work as *mut c_void, SeqCst);
-    let control = |device, irp| {
-        // SAFETY: the function that was just stored, of this type.
-        let work = unsafe { std::mem::transmute::<*mut c_void, fn(PDEVICE_OBJECT)>(WORK.load(SeqCst)) };
-        work(device);
-        complete(irp, 0, 0)
-    };
-    run(Parts { control, ..Parts::default() }, |_, _, file| {
-        assert_eq!(file.control(CODE, &[], 0).status, STATUS_SUCCESS);
-    });
 }
 
 macro_rules! rules {
@@ -417,9 +402,9 @@ fn clients(device: PDEVICE_OBJECT) {
 
 // An extended cancel-safe queue of one request: the driver says with an argument whether it takes a request.
 
-static QUEUE: AtomicPtr<IO_CSQ> = AtomicPtr::new(ptr::null_mut());
-static KEPT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-static LOCKED: AtomicU32 = AtomicU32::new(0);
+static QUEUE: DuringRun<AtomicPtr<IO_CSQ>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static KEPT: DuringRun<AtomicPtr<c_void>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static LOCKED: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 unsafe extern "C" fn insert(_: *mut IO_CSQ, irp: PIRP, argument: PVOID) -> NTSTATUS {
     assert_eq!(LOCKED.load(SeqCst), 1);

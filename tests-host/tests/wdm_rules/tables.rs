@@ -6,13 +6,13 @@ use std::{
     sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
 };
 
-use simulated_kernel::{Rule, caught, irql};
+use simulated_kernel::{DuringRun, Rule, caught, irql};
 use wdk_sys::{
-    BOOLEAN, PDEVICE_OBJECT, POOL_FLAG_NON_PAGED, PVOID, STATUS_SUCCESS, ULONG,
+    BOOLEAN, POOL_FLAG_NON_PAGED, PVOID, ULONG,
     ntddk::{ExAllocatePool2, ExFreePoolWithTag, KfRaiseIrql},
 };
 
-use crate::driver::{CODE, Parts, complete, run};
+use crate::driver::does;
 
 type Compare = unsafe extern "C" fn(PVOID, PVOID, PVOID) -> i32;
 type Allocate = unsafe extern "C" fn(PVOID, ULONG) -> PVOID;
@@ -128,12 +128,12 @@ use avl::{
 use splay::{RtlInitializeGenericTable, RtlInsertElementGenericTable, RtlLookupElementGenericTable};
 
 /// Whether allocations fail.
-static FAILS: AtomicU32 = AtomicU32::new(0);
+static FAILS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 /// What the next comparison does with a table, in the middle of another use of it: a function of its address, which is beside it. Zero:
 /// nothing.
-static USES: AtomicUsize = AtomicUsize::new(0);
+static USES: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
 /// The table.
-static USED: AtomicUsize = AtomicUsize::new(0);
+static USED: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
 
 fn number(data: PVOID) -> u64 {
     assert!(!data.is_null());
@@ -221,22 +221,6 @@ fn splay_table() -> PVOID {
 fn look_up_splaying(table: PVOID) {
     let mut value = 10_u64;
     call!(RtlLookupElementGenericTable(table, (&raw mut value).cast()));
-}
-
-/// The driver does something when it answers a control code, and is unloaded.
-fn does(work: fn(PDEVICE_OBJECT)) {
-    static WORK: AtomicUsize = AtomicUsize::new(0);
-    WORK.store((work as *const c_void).expose_provenance(), SeqCst);
-    let control = |device, irp| {
-        let work = ptr::with_exposed_provenance::<c_void>(WORK.load(SeqCst));
-        // SAFETY: the function that was just stored, of this type.
-        let work = unsafe { std::mem::transmute::<*const c_void, fn(PDEVICE_OBJECT)>(work) };
-        work(device);
-        complete(irp, 0, 0)
-    };
-    run(Parts { control, ..Parts::default() }, |_, _, file| {
-        assert_eq!(file.control(CODE, &[], 0).status, STATUS_SUCCESS);
-    });
 }
 
 macro_rules! rules {

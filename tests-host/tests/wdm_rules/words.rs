@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::SeqCst},
 };
 
-use simulated_kernel::{Rule, caught};
+use simulated_kernel::{DuringRun, Rule, caught};
 use wdk_sys::{
     DEVICE_OBJECT, DO_DEVICE_INITIALIZING, GUID, IO_STATUS_BLOCK, IRP_MJ_READ, KEVENT, MDL, NTSTATUS, PDEVICE_OBJECT,
     PHYSICAL_ADDRESS, PIRP, POOL_FLAG_PAGED, PVOID, SIZE_T, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER,
@@ -207,7 +207,7 @@ fn an_event_is_read_when_it_is_written() {
 }
 
 /// In whose process the driver was called.
-static PROCESS: AtomicUsize = AtomicUsize::new(0);
+static PROCESS: DuringRun<AtomicUsize> = DuringRun::new(AtomicUsize::new(0));
 
 #[test]
 fn a_driver_runs_in_the_process_that_asks_it() {
@@ -234,8 +234,8 @@ fn a_driver_runs_in_the_process_that_asks_it() {
 }
 
 /// A device below that takes what is flushed, and how often it was.
-static BELOW: AtomicPtr<DEVICE_OBJECT> = AtomicPtr::new(ptr::null_mut());
-static FLUSHED: AtomicU32 = AtomicU32::new(0);
+static BELOW: DuringRun<AtomicPtr<DEVICE_OBJECT>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static FLUSHED: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 unsafe extern "C" fn flush(_: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
     // SAFETY: the driver has the IRP.

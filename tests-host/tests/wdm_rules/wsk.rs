@@ -12,7 +12,7 @@ use ndis::{
     WskCaptureProviderNPI, WskDeregister, WskRegister, WskReleaseProviderNPI,
 };
 use ndkpi::{AF_INET, NtStatus, SOCKADDR_INET};
-use simulated_kernel::{Rule, caught};
+use simulated_kernel::{DuringRun, Rule, caught};
 use wdk_sys::{
     KEVENT, MDL, NTSTATUS, PDEVICE_OBJECT, PIRP, POOL_FLAG_NON_PAGED, PVOID, STATUS_CANCELLED, STATUS_SUCCESS,
     ntddk::{
@@ -29,12 +29,12 @@ use crate::{
 const TAG: u32 = u32::from_ne_bytes(*b"Plai");
 const ADDRESS: &str = "127.0.0.1:4791";
 
-static REGISTRATION: AtomicPtr<WSK_REGISTRATION> = AtomicPtr::new(ptr::null_mut());
-static SOCKET: AtomicPtr<WSK_SOCKET> = AtomicPtr::new(ptr::null_mut());
+static REGISTRATION: DuringRun<AtomicPtr<WSK_REGISTRATION>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static SOCKET: DuringRun<AtomicPtr<WSK_SOCKET>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 /// The bytes of each request, and their MDL.
-static BYTES: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
-static BUFFER: AtomicPtr<MDL> = AtomicPtr::new(ptr::null_mut());
-static CALLED: AtomicU32 = AtomicU32::new(0);
+static BYTES: DuringRun<AtomicPtr<u8>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static BUFFER: DuringRun<AtomicPtr<MDL>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static CALLED: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
 static DISPATCH: WSK_CLIENT_DISPATCH =
     WSK_CLIENT_DISPATCH { Version: WSK_VERSION_1_0, Reserved: 0, WskClientEvent: None };

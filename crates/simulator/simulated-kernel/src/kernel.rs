@@ -10,7 +10,7 @@ use crate::{
     baton::Baton,
     context,
     drivers::Drivers,
-    paged, pool,
+    during_run, paged, pool,
     state::{State, lock, set_current},
     waiting,
 };
@@ -38,6 +38,7 @@ impl Kernel {
         pool::begin();
         paged::begin();
         set_current(Some(state.clone()));
+        during_run::enter();
         Self { state, machine: Some(machine), only: Some(only) }
     }
 
@@ -94,6 +95,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
+        during_run::leave();
         if std::thread::panicking() {
             // The test has failed already; drivers that are still loaded may use the kernel as long as the process lives.
             self.state.part::<Drivers>().leave();

@@ -32,6 +32,7 @@ mod check;
 mod context;
 mod dispatcher;
 mod drivers;
+mod during_run;
 mod ending;
 mod faults;
 mod findings;
@@ -78,6 +79,7 @@ pub use crate::{
     builder::Builder,
     check::{assert_consumer_callback, caught, caught_saying, irql, locks_held},
     drivers::{Driver, Entry, Identity},
+    during_run::DuringRun,
     faults::Injection,
     kernel::Kernel,
     ndis::{NdkEvent, Nic, NicInterface, OidAnswer, PendingOid, ROUTINES as NDIS_ROUTINES, Sent, Status},
