@@ -347,7 +347,8 @@ fn a_device_without_a_routine_for_a_request_refuses_it() {
 
 /// What the device above does wrong, with its request; the one below completes it.
 fn wrong(test: &str, rule: Rule, above: fn(PIRP) -> NTSTATUS, below_does: fn(PIRP) -> NTSTATUS) {
-    static PARTS: DuringRun<Mutex<[fn(PIRP) -> NTSTATUS; 2]>> = DuringRun::new(Mutex::new([|_| STATUS_SUCCESS; 2]));
+    type Part = fn(PIRP) -> NTSTATUS;
+    static PARTS: DuringRun<Mutex<[Part; 2]>> = DuringRun::new(Mutex::new([|_| STATUS_SUCCESS; 2]));
     caught(&format!("{}::{test}", module_path!()), rule, || {
         let control = |device: PDEVICE_OBJECT, irp| {
             let part = PARTS.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(device == below())];
