@@ -191,8 +191,10 @@ fn a_timer_that_two_stop_does_not_start_until_the_last_has_returned() {
     });
 }
 
+type Work = fn(WDFWORKITEM);
+
 /// What the next call of a work item does.
-static NEXT: DuringRun<Mutex<Option<fn(WDFWORKITEM)>>> = DuringRun::new(Mutex::new(None));
+static NEXT: DuringRun<Mutex<Option<Work>>> = DuringRun::new(Mutex::new(None));
 
 unsafe extern "C" fn work(item: WDFWORKITEM) {
     note();

@@ -27,8 +27,10 @@ use wdk_sys::{
 
 use crate::skeleton::{Wrong, allocate, keep, run_in};
 
+type Ran = (usize, u64);
+
 /// What ran, with its time in microseconds. An array: what a driver's routine allocates is the driver's.
-static RAN: DuringRun<Mutex<[Option<(usize, u64)>; 2]>> = DuringRun::new(Mutex::new([None; 2]));
+static RAN: DuringRun<Mutex<[Option<Ran>; 2]>> = DuringRun::new(Mutex::new([None; 2]));
 
 const CALL: usize = 1;
 const TIMER: usize = 2;

@@ -398,9 +398,11 @@ pub fn bytes_of(buffer: &WSK_BUF) -> Vec<u8> {
 /// What a callback does with a list.
 type Callback = fn(*mut WSK_DATAGRAM_INDICATION) -> NtStatus;
 
+type Datagram = (Vec<u8>, SocketAddr);
+
 static CALLBACK: DuringRun<Mutex<Callback>> = DuringRun::new(Mutex::new(take));
 /// What callbacks have seen.
-static SEEN: DuringRun<Mutex<Vec<(Vec<u8>, SocketAddr)>>> = DuringRun::new(Mutex::new(Vec::new()));
+static SEEN: DuringRun<Mutex<Vec<Datagram>>> = DuringRun::new(Mutex::new(Vec::new()));
 /// Calls, the datagrams of the longest list, and the last null.
 static CALLS: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 static LONGEST: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
