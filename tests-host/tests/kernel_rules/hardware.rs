@@ -88,7 +88,7 @@ const RIGHT: Like = Like { prepare: take, release: give_back, isr: |_| () };
 
 static LIKE: DuringRun<Mutex<Like>> = DuringRun::new(Mutex::new(RIGHT));
 static SEEN: DuringRun<Mutex<Vec<(&str, u8)>>> = DuringRun::new(Mutex::new(Vec::new()));
-static REGISTERS_AT: DuringRun<AtomicPtr<u8>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+static REGISTERS_AT: DuringRun<AtomicPtr<u32>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 static SHARED_MDL: DuringRun<AtomicPtr<MDL>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 static REGISTERS_START: DuringRun<AtomicU64> = DuringRun::new(AtomicU64::new(0));
 static DEVICE: DuringRun<AtomicPtr<wdk_sys::WDFDEVICE__>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
@@ -135,12 +135,12 @@ fn range(descriptor: Descriptor) -> (u64, u32) {
     (u64::from(high) << 32 | u64::from(low), length)
 }
 
-fn map(start: u64, length: u32) -> *mut u8 {
+fn map(start: u64, length: u32) -> *mut u32 {
     // SAFETY: the test's scenario, right or wrong.
     unsafe { MmMapIoSpace(physical(start), length.into(), 0).cast() }
 }
 
-fn unmap(address: *mut u8, length: u32) {
+fn unmap(address: *mut u32, length: u32) {
     // SAFETY: the test's scenario, right or wrong.
     unsafe { MmUnmapIoSpace(address.cast(), length.into()) };
 }
@@ -325,7 +325,7 @@ fn a_device_has_its_resources_in_two_lists() {
 #[test]
 fn what_a_driver_writes_to_its_device_the_device_reads() {
     fn registers() -> *mut u32 {
-        REGISTERS_AT.load(SeqCst).cast()
+        REGISTERS_AT.load(SeqCst)
     }
     scenario(RIGHT, |_, device| {
         assert_eq!(device.memory(0), [0; 256]);
@@ -369,7 +369,7 @@ fn an_interrupt_calls_its_routine_at_its_level_and_then_its_dpc() {
     }
     fn reads(_: PVOID) {
         // SAFETY: the driver has its registers mapped.
-        READ.store(unsafe { REGISTERS_AT.load(SeqCst).cast::<u32>().read_volatile() }, SeqCst);
+        READ.store(unsafe { REGISTERS_AT.load(SeqCst).read_volatile() }, SeqCst);
     }
     scenario(Like { prepare: two, isr: reads, ..RIGHT }, |kernel, device| {
         assert_eq!(seen(), [("D0 entry", 0), ("enable", 3), ("enable", 4), ("enabled", 0)]);

@@ -87,7 +87,6 @@ pub struct Message {
 }
 
 impl Message {
-    #[expect(clippy::cast_possible_truncation, reason = "one of a few levels")]
     const fn new(number: u32) -> Self {
         Self { number, vector: FIRST_VECTOR + number, level: FIRST_LEVEL + (number % LEVELS) as u8 }
     }
@@ -154,10 +153,11 @@ fn list_of<R>(state: &State, list: WDFCMRESLIST, look: impl FnOnce(&[Descriptor]
     let (of_device, which) = (list.addr() / DISTANCE * DISTANCE, list.addr() % DISTANCE);
     let device = state.if_there::<DeviceObject>(of_device).map(|(_, device)| device);
     let device = device.filter(|device| *lock(&device.prepared));
-    match device.filter(|_| [List::Raw as usize, List::Translated as usize].contains(&which)) {
-        Some(device) => look(device.hardware.get().map_or(&[], |hardware| hardware.list(which))),
-        None => bug_check(Rule::BadHandle, format_args!("{list:p} is no resource list, or was one")),
-    }
+    let device = device.filter(|_| [List::Raw as usize, List::Translated as usize].contains(&which));
+    let Some(device) = device else {
+        bug_check(Rule::BadHandle, format_args!("{list:p} is no resource list, or was one"))
+    };
+    look(device.hardware.get().map_or(&[], |hardware| hardware.list(which)))
 }
 
 pub extern "C" fn WdfCmResourceListGetCount(_globals: PWDF_DRIVER_GLOBALS, list: WDFCMRESLIST) -> ULONG {
