@@ -8,6 +8,7 @@ mod contracts;
 mod devices;
 mod files;
 mod framework;
+mod hardware;
 mod interfaces;
 mod internal;
 mod memory;

@@ -5,8 +5,9 @@ use std::{ffi::c_void, ptr};
 
 use miniport::Handlers;
 use ndis::{
-    DRIVER_DISPATCH, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_STATUS, NDIS_STRING, NdisCloseConfiguration,
-    NdisDeregisterDeviceEx, NdisGetDataBuffer, NdisMRemoveMiniport, NdisReadNetworkAddress, NdisRegisterDeviceEx,
+    DRIVER_DISPATCH, NDIS_CONFIGURATION_OBJECT, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_STATUS, NDIS_STRING,
+    NdisCloseConfiguration, NdisDeregisterDeviceEx, NdisGetDataBuffer, NdisMRemoveMiniport, NdisOpenConfigurationEx,
+    NdisReadNetworkAddress, NdisRegisterDeviceEx,
 };
 use ndkpi::{NDIS_HANDLE, status::NDIS_STATUS_SUCCESS};
 use simulated_kernel::{Kernel, Rule, caught};
@@ -96,6 +97,27 @@ fn a_control_device_is_deregistered_once() {
             });
         });
     });
+}
+
+/// The size of a structure ends with its last member, or with the padding behind it, which `sizeof` has.
+#[test]
+fn a_structure_may_be_as_long_as_sizeof_says() {
+    let kernel = Kernel::seeded(1).start();
+    miniport::prepare(Handlers::default());
+    let driver = kernel.load("mini", miniport::driver_entry).expect("the driver loads");
+    let nic = driver.add_nic(&[]).expect("the adapter starts");
+    driver.run(|| {
+        let mut header = NDIS_CONFIGURATION_OBJECT::HEADER;
+        assert_eq!((header.Size, size_of::<NDIS_CONFIGURATION_OBJECT>()), (20, 24));
+        header.Size = 24;
+        let adapter = miniport::with(|world| world.adapter);
+        let object = NDIS_CONFIGURATION_OBJECT { Header: header, NdisHandle: adapter, Flags: 0 };
+        let mut configuration = ptr::null_mut();
+        assert_eq!(call!(NdisOpenConfigurationEx(&raw const object, &raw mut configuration)), NDIS_STATUS_SUCCESS);
+        call!(NdisCloseConfiguration(configuration));
+    });
+    nic.remove();
+    driver.unload();
 }
 
 #[test]

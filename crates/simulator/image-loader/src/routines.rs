@@ -213,14 +213,18 @@ macro_rules! with_routines {
                 KeWaitForMultipleObjects
                 KeWaitForSingleObject
                 KfRaiseIrql
+                MmAllocateMdlForIoSpace
                 MmAllocatePagesForMdl
                 MmAllocatePagesForMdlEx
                 MmBuildMdlForNonPagedPool
                 MmFreePagesFromMdl
                 MmGetSystemRoutineAddress
+                MmMapIoSpace
+                MmMapIoSpaceEx
                 MmMapLockedPagesSpecifyCache
                 MmProbeAndLockPages
                 MmUnlockPages
+                MmUnmapIoSpace
                 MmUnmapLockedPages
                 ObDereferenceObjectDeferDelete
                 ObGetFilterVersion

@@ -85,9 +85,11 @@ impl<'run, M: Machine> Drive<'run, M> {
                 }
                 Some(_) | None => return true,
             },
-            Action::Restart(name) | Action::Power(name, _) | Action::Remove(name) | Action::SurpriseRemove(name) => {
-                Thing::Device(name)
-            }
+            Action::Restart(name)
+            | Action::Power(name, _)
+            | Action::Interrupt(name, _)
+            | Action::Remove(name)
+            | Action::SurpriseRemove(name) => Thing::Device(name),
             Action::Close(file) | Action::Begin { file, .. } => Thing::File(file),
             Action::Wait { request, .. } | Action::Cancel(request) => Thing::Request(request),
         };
@@ -155,6 +157,7 @@ impl<'run, M: Machine> Drive<'run, M> {
                 self.note(Thing::File(file), outcome)
             }
             Action::Restart(name) => status_of(self.machine.restart(device(name)?)),
+            Action::Interrupt(name, message) => status_of(self.machine.interrupt(device(name)?, *message)),
             Action::Power(name, state) => status_of(self.machine.power(device(name)?, *state)),
             Action::Remove(name) => {
                 let outcome = self.machine.remove(device(name)?);

@@ -95,6 +95,13 @@ pub trait Machine {
     /// What its driver says.
     fn power(&mut self, device: &Device, state: u8) -> Result<(), NtStatus>;
 
+    /// A device sends the message with that number: an interrupt.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_INVALID_DEVICE_STATE` if no interrupt is connected to it, `STATUS_UNSUCCESSFUL` if its driver says that it was not its own.
+    fn interrupt(&mut self, device: &Device, message: u32) -> Result<(), NtStatus>;
+
     /// Removes a device.
     ///
     /// # Errors

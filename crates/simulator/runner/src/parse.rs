@@ -30,7 +30,7 @@ use self::{
 use crate::{
     bytes::from_hex,
     raw,
-    script::{Device, DeviceKind, Image, RegistryValue, Script, Settings, Step, service_of},
+    script::{Device, DeviceKind, Image, RegistryValue, Resources, Script, Settings, Step, service_of},
 };
 
 /// Why a text is no script: one line.
@@ -256,7 +256,22 @@ fn device(raw: &Spanned<raw::Device>, script: &Script) -> Result<Device> {
         None => problem(filter.span(), format!("`filters`: {}", no_image(filter.get_ref(), script))),
     });
     let filters = filters.collect::<Result<_>>()?;
-    Ok(Device { name, image: image.get_ref().clone(), filters, kind, keywords, addresses, interface })
+    let resources = resources(raw, kind)?;
+    Ok(Device { name, image: image.get_ref().clone(), filters, kind, keywords, addresses, interface, resources })
+}
+
+/// What the bus gives a device: up to as many messages as a function of PCI has.
+fn resources(raw: &raw::Device, kind: DeviceKind) -> Result<Resources> {
+    const MOST_MEMORY: i64 = 16 << 20;
+    const MOST_INTERRUPTS: i64 = 2048;
+    let at = raw.memory.first().or(raw.interrupts.as_ref()).map(Spanned::span);
+    if let Some(at) = at.filter(|_| kind != DeviceKind::PnP) {
+        return problem(at, "`memory` and `interrupts` are for devices of the kind `pnp`");
+    }
+    let memory = raw.memory.iter().map(|length| in_range(length, "memory", 1, MOST_MEMORY));
+    let interrupts = raw.interrupts.as_ref();
+    let interrupts = interrupts.map_or(Ok(0), |count| in_range(count, "interrupts", 0, MOST_INTERRUPTS))?;
+    Ok(Resources { memory: memory.collect::<Result<_>>()?, interrupts })
 }
 
 /// There is no such image.

@@ -85,6 +85,9 @@ pub struct Device {
     pub mac: Option<Spanned<String>>,
     #[serde(default)]
     pub routes: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub memory: Vec<Spanned<i64>>,
+    pub interrupts: Option<Spanned<i64>>,
 }
 
 impl Device {
@@ -114,6 +117,7 @@ pub struct Step {
     pub expect: Option<Spanned<Vec<Spanned<Part>>>>,
     pub status: Option<Spanned<Value>>,
     pub state: Option<Spanned<String>>,
+    pub message: Option<Spanned<i64>>,
     pub microseconds: Option<Spanned<i64>>,
     pub name: Option<Spanned<String>>,
 }

@@ -202,6 +202,9 @@ pub struct Device {
     pub addresses: Vec<Prefix>,
     /// The interface of a NIC.
     pub interface: Interface,
+    /// What its bus gives it.
+    #[serde(default)]
+    pub resources: Resources,
 }
 
 impl Device {
@@ -210,6 +213,15 @@ impl Device {
     pub fn is_of(&self, image: &str) -> bool {
         self.image == image || self.filters.iter().any(|filter| filter == image)
     }
+}
+
+/// What a bus gives a device of plug and play.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Ranges of physical memory, in bytes.
+    pub memory: Vec<u32>,
+    /// How many messages are its interrupts.
+    pub interrupts: u32,
 }
 
 /// An address, and how many bits of it are its prefix.
@@ -282,6 +294,8 @@ pub enum Action {
     Start(String),
     /// Stops a device and starts it again.
     Restart(String),
+    /// Has it send the message with that number: an interrupt.
+    Interrupt(String, u32),
     /// Sends it to a power state, D0 to D3.
     Power(String, u8),
     /// Removes it, if nobody says no.
@@ -341,6 +355,7 @@ impl Action {
             Self::Unload(name) => ("unload", name),
             Self::Start(name) => ("start", name),
             Self::Restart(name) => ("restart", name),
+            Self::Interrupt(name, _) => ("interrupt", name),
             Self::Power(name, _) => ("power", name),
             Self::Remove(name) => ("remove", name),
             Self::SurpriseRemove(name) => ("surprise-remove", name),
@@ -421,6 +436,7 @@ impl Script {
                 keywords: Vec::new(),
                 addresses: Vec::new(),
                 interface: Interface::default(),
+                resources: Resources::default(),
             });
             script.images.push(Image { name, file: file.clone(), service, registry: Vec::new(), told: Vec::new() });
         }

@@ -488,3 +488,42 @@ fn what_machines_cannot_have_is_refused() {
         assert!(refused.words.contains(words), "{refused}");
     }
 }
+
+/// A device with hardware, and an interrupt of it.
+const HARDWARE: &str = r#"
+[[image]]
+name = "card"
+
+[[device]]
+name = "card0"
+image = "card"
+kind = "pnp"
+memory = [256, 65536]
+interrupts = 2
+
+[[step]]
+do = "load"
+image = "card"
+
+[[step]]
+do = "start"
+device = "card0"
+
+[[step]]
+do = "interrupt"
+device = "card0"
+message = 1
+"#;
+
+#[test]
+fn a_device_may_have_memory_and_interrupts() {
+    let script = parse(HARDWARE).expect("a script");
+    let resources = &script.device("card0").expect("it is there").resources;
+    assert_eq!((&resources.memory[..], resources.interrupts), (&[256, 65536][..], 2));
+    assert_eq!(script.steps[2].action, Action::Interrupt("card0".to_owned(), 1));
+
+    let refused = |from: &str, to: &str| parse(&HARDWARE.replace(from, to)).expect_err("no script").to_string();
+    assert!(refused("[256,", "[0,").contains("`memory` is 0"));
+    assert!(refused("kind = \"pnp\"", "").contains("are for devices of the kind `pnp`"));
+    assert!(refused("do = \"interrupt\"", "do = \"restart\"").contains("`message` means nothing for `restart`"));
+}

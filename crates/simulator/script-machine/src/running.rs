@@ -15,8 +15,8 @@ use runner::{
     worker::Place,
 };
 use simulated_kernel::{
-    Driver, File, Injection, IoFile, IoPending, Kernel, NewInterface, Nic, NicInterface, Pending, PlainDevice, Takes,
-    Value,
+    Driver, File, Injection, IoFile, IoPending, Kernel, NewInterface, Nic, NicInterface, Pending, PlainDevice,
+    Resources, Takes, Value,
     lockstep::{Exchange, Timed},
 };
 
@@ -76,12 +76,13 @@ impl<L> Running<L> {
     }
 
     /// Adds a device with filters above it, which are drivers of the framework too.
-    fn add_stack(&self, driver: &Driver, filters: &[String]) -> Result<simulated_kernel::Device, NtStatus> {
-        let filters: Vec<&Driver> = filters.iter().map(|filter| &self.drivers[filter]).collect();
+    fn add_stack(&self, driver: &Driver, device: &Device) -> Result<simulated_kernel::Device, NtStatus> {
+        let filters: Vec<&Driver> = device.filters.iter().map(|filter| &self.drivers[filter]).collect();
         if filters.iter().any(|filter| filter.takes() != Takes::Devices) {
             return Err(NtStatus::NOT_SUPPORTED);
         }
-        driver.add_device_under(&filters).map_err(status)
+        let resources = Resources { memory: device.resources.memory.clone(), interrupts: device.resources.interrupts };
+        driver.add_device_with(&resources, &filters).map_err(status)
     }
 
     /// Adds an adapter that protocols are bound to, with its addresses.
@@ -178,13 +179,16 @@ impl<L: Load> Machine for Running<L> {
         };
         let started = match kind {
             DeviceKind::Registered => Started::Nothing,
-            DeviceKind::PnP if driver.takes() == Takes::PlainDevices && !device.filters.is_empty() => {
+            DeviceKind::PnP
+                if driver.takes() == Takes::PlainDevices
+                    && !(device.filters.is_empty() && device.resources == runner::script::Resources::default()) =>
+            {
                 return Err(NtStatus::NOT_SUPPORTED);
             }
             DeviceKind::PnP if driver.takes() == Takes::PlainDevices => {
                 Started::Plain(driver.add_plain_device().map_err(status)?)
             }
-            DeviceKind::PnP => Started::PnP(self.add_stack(driver, &device.filters)?),
+            DeviceKind::PnP => Started::PnP(self.add_stack(driver, device)?),
             DeviceKind::Nic => Started::Nic(self.add_nic(device)?),
         };
         self.devices.insert(device.name.clone(), started);
@@ -209,6 +213,15 @@ impl<L: Load> Machine for Running<L> {
             Started::Nic(nic) => ndis_status(nic.set_power(NDIS_DEVICE_POWER_STATE(i32::from(state) + 1)).status).ok(),
             Started::Plain(device) => device.set_power(state).map_err(status),
             Started::PnP(_) | Started::Nothing => Err(NtStatus::NOT_SUPPORTED),
+        }
+    }
+
+    fn interrupt(&mut self, device: &Device, message: u32) -> Result<(), NtStatus> {
+        let Started::PnP(device) = &self.devices[&device.name] else { return Err(NtStatus::NOT_SUPPORTED) };
+        match device.interrupt(message) {
+            Some(true) => Ok(()),
+            Some(false) => Err(NtStatus::UNSUCCESSFUL),
+            None => Err(NtStatus::INVALID_DEVICE_STATE),
         }
     }
 

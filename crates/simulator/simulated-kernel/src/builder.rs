@@ -41,6 +41,7 @@ use crate::{
             self, attach::Stacks, cancel::CancelLock, device::Devices, open::OpenedFiles, plug::BusIsLate,
             power::PowerStates,
         },
+        io_space::IoSpace,
         lock::{LockWaits, SpinLocks},
         mdl::Mdls,
         notification::Notifications,
@@ -158,6 +159,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<RunningDpcs>>();
     parts.add::<Mutex<ExTimers>>();
     parts.add::<Mutex<Handles>>();
+    parts.add::<Mutex<IoSpace>>();
     parts.add::<Mutex<Mdls>>();
     parts.add::<Mutex<Notifications>>();
     parts.add::<Mutex<Keys>>();

@@ -94,6 +94,7 @@ pub use crate::{
     report::{CHILD, EXIT_CODE},
     rule::Rule,
     value::Value,
+    wdf::resources::Resources,
     wdm::{
         io::{
             file::{IoFile, IoPending},

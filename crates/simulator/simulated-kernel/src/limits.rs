@@ -13,7 +13,7 @@ const FACTS: &str = include_str!("../../../../tests-host/facts/ddi.json");
 /// Routines whose level the table does not have because the reference gives it in its remarks, in two parts, or on the page for
 /// programs only. What more there
 /// is to say, such as that a wait is allowed below this level only, the routines themselves check.
-const IN_REMARKS: [&str; 16] = [
+const IN_REMARKS: [&str; 15] = [
     "ExAllocatePoolWithTag",
     "KeReleaseSemaphore",
     "KeSetEvent",
@@ -28,7 +28,6 @@ const IN_REMARKS: [&str; 16] = [
     "RtlInitUnicodeString",
     "WdfObjectDelete",
     "WdfObjectDereferenceActual",
-    "WdfObjectGetTypedContextWorker",
     "WdfObjectReferenceActual",
 ];
 

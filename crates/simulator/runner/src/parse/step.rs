@@ -44,6 +44,7 @@ impl Keys {
             "unload" => Action::Unload(self.text("image")?),
             "start" => Action::Start(self.text("device")?),
             "restart" => Action::Restart(self.text("device")?),
+            "interrupt" => Action::Interrupt(self.text("device")?, self.message()?),
             "power" => Action::Power(self.text("device")?, self.power_state()?),
             "remove" => Action::Remove(self.text("device")?),
             "surprise-remove" => Action::SurpriseRemove(self.text("device")?),
@@ -76,7 +77,7 @@ impl Keys {
                 Action::Barrier(name)
             }
             other => {
-                let words = "load, unload, start, restart, power, remove, surprise-remove, open, close, ioctl, read, write, begin, \
+                let words = "load, unload, start, restart, interrupt, power, remove, surprise-remove, open, close, ioctl, read, write, begin, \
                              begin-read, begin-write, wait, cancel, sleep or barrier";
                 return problem(action.span(), format!("`do` is `{other}`: {words}"));
             }
@@ -112,6 +113,12 @@ impl Keys {
             return problem(path.span(), "`path` is empty: leave it out to open the device itself");
         }
         Ok(format!("\\{below}"))
+    }
+
+    /// The number of a message, which is the first without one.
+    fn message(&mut self) -> Result<u32> {
+        let message = self.0.get_mut().message.take();
+        message.map_or(Ok(0), |message| in_range(&message, "message", 0, i64::from(u32::MAX)))
     }
 
     fn power_state(&mut self) -> Result<u8> {
@@ -179,6 +186,7 @@ impl Keys {
             ("code", number(&step.code)),
             ("output", number(&step.output)),
             ("offset", number(&step.offset)),
+            ("message", number(&step.message)),
             ("microseconds", number(&step.microseconds)),
             ("input", step.input.as_ref().map(Spanned::span)),
             ("expect", step.expect.as_ref().map(Spanned::span)),

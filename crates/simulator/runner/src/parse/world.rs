@@ -48,7 +48,7 @@ impl World {
                 }
                 add(&mut self.started, name, takes_effect, "device", "is there already")
             }
-            Action::Restart(name) | Action::Power(name, _) => {
+            Action::Restart(name) | Action::Power(name, _) | Action::Interrupt(name, _) => {
                 take(&mut self.started, name, false, "device", "is not started")
             }
             Action::Remove(name) => take(&mut self.started, name, takes_effect, "device", "is not started"),

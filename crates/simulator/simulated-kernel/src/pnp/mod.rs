@@ -10,7 +10,7 @@ use std::sync::{
 
 use wdk_bindings::{
     _WDF_POWER_DEVICE_STATE, DRIVER_EXTENSION, DRIVER_OBJECT, GUID, NTSTATUS, PDRIVER_OBJECT, PDRIVER_UNLOAD,
-    STATUS_DEVICE_BUSY, WDFDEVICE,
+    STATUS_DEVICE_BUSY, WDF_POWER_DEVICE_STATE, WDFDEVICE,
 };
 
 use crate::{
@@ -28,9 +28,9 @@ use crate::{
         device::{DeviceObject, Nodes},
         device_init::Inits,
         query_interface::Query,
-        resources::List,
+        resources::{Hardware, List, Resources},
     },
-    wdm::{io::plug::add_device_of, registry::SERVICES},
+    wdm::{io::plug::add_device_of, io_space::Range, registry::SERVICES},
 };
 
 impl State {
@@ -188,6 +188,15 @@ impl Driver {
     ///
     /// What one of the drivers says.
     pub fn add_device_under(&self, filters: &[&Self]) -> Result<Device, NTSTATUS> {
+        self.add_device_with(&Resources::default(), filters)
+    }
+
+    /// As [`Driver::add_device_under`], with what the bus gives the device.
+    ///
+    /// # Errors
+    ///
+    /// What one of the drivers says.
+    pub fn add_device_with(&self, resources: &Resources, filters: &[&Self]) -> Result<Device, NTSTATUS> {
         let mut device = self.make_device(None)?.ok_or(STATUS_DEVICE_BUSY)?;
         let mut top = device.device.clone();
         for filter in filters {
@@ -205,6 +214,10 @@ impl Driver {
         }
         if !device.filters.is_empty() {
             *lock(&device.device.highest) = Arc::downgrade(&top);
+        }
+        let hardware = Arc::new(Hardware::new(&self.state, resources));
+        for one in device.upwards() {
+            let _ = one.hardware.set(hardware.clone());
         }
         if let Err(status) = device.start() {
             device.power_down();
@@ -363,12 +376,37 @@ impl Device {
         self.filters.iter().rev().map(|filter| &filter.device).chain(std::iter::once(&self.device))
     }
 
+    /// Has the driver take what the bus has given the device.
+    fn prepare(&self, device: &DeviceObject) -> Result<(), NTSTATUS> {
+        let (raw, translated) = (device.resources(List::Raw), device.resources(List::Translated));
+        self.state.assign_interrupts(device);
+        device.prepares(true);
+        let outcome = check(callback!(device, EvtDevicePrepareHardware, raw, translated));
+        device.prepares(false);
+        outcome
+    }
+
+    /// The device has its power, comes to its interrupts, and its queues hand out requests.
+    fn enter_d0(&self, device: &DeviceObject, before: WDF_POWER_DEVICE_STATE) -> Result<(), NTSTATUS> {
+        check(callback!(device, EvtDeviceD0Entry, before))?;
+        check(Some(self.state.connect_interrupts(device)))?;
+        check(callback!(device, EvtDeviceD0EntryPostInterruptsEnabled, before))?;
+        self.state.release_queues(device);
+        Ok(())
+    }
+
+    /// The device is about to lose its power: requests are held, and it does not interrupt any more.
+    fn leave_d0(&self, device: &DeviceObject, next: WDF_POWER_DEVICE_STATE) {
+        self.state.hold_queues(device);
+        callback!(device, EvtDeviceD0ExitPreInterruptsDisabled, next);
+        self.state.disconnect_interrupts(device);
+        callback!(device, EvtDeviceD0Exit, next);
+    }
+
     fn start(&self) -> Result<(), NTSTATUS> {
         for device in self.upwards() {
-            let (raw, translated) = (device.resources(List::Raw), device.resources(List::Translated));
-            check(callback!(device, EvtDevicePrepareHardware, raw, translated))?;
-            check(callback!(device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final))?;
-            self.state.release_queues(device);
+            self.prepare(device)?;
+            self.enter_d0(device, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final)?;
             check(callback!(device, EvtDeviceSelfManagedIoInit))?;
         }
         for device in self.upwards() {
@@ -386,12 +424,13 @@ impl Device {
             let sleeps = device.finished.load(Acquire) && !device.powered.load(Acquire);
             if !sleeps {
                 callback!(device, EvtDeviceSelfManagedIoSuspend);
-                self.state.hold_queues(device);
-                callback!(device, EvtDeviceD0Exit, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final);
+                self.leave_d0(device, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final);
             }
             callback!(device, EvtDeviceReleaseHardware, device.resources(List::Translated));
             device.release_resources();
+            self.state.release_interrupts(device);
         }
+        self.state.check_unmapped(self.memory_ranges());
     }
 
     /// What the framework does both when a device is removed and when it has been removed by surprise.
@@ -412,7 +451,13 @@ impl Device {
         self.delete();
     }
 
+    /// What its bus has given it of memory.
+    fn memory_ranges(&self) -> &[Range] {
+        self.device.hardware.get().map_or(&[], |hardware| &hardware.memory)
+    }
+
     fn delete(self) {
+        self.state.take_memory(self.memory_ranges());
         let Self { state, device, node, filters } = self;
         *lock(&device.highest) = Weak::new();
         for filter in filters.into_iter().rev() {
@@ -482,10 +527,8 @@ impl Device {
         }
         self.power_down();
         for device in self.upwards() {
-            let (raw, translated) = (device.resources(List::Raw), device.resources(List::Translated));
-            check(callback!(device, EvtDevicePrepareHardware, raw, translated))?;
-            check(callback!(device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final))?;
-            self.state.release_queues(device);
+            self.prepare(device)?;
+            self.enter_d0(device, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3Final)?;
             check(callback!(device, EvtDeviceSelfManagedIoRestart))?;
         }
         Ok(())
@@ -495,17 +538,16 @@ impl Device {
     pub fn sleep(&self) {
         for device in self.downwards() {
             callback!(device, EvtDeviceSelfManagedIoSuspend);
-            self.state.hold_queues(device);
-            callback!(device, EvtDeviceD0Exit, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3);
+            self.leave_d0(device, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3);
         }
     }
 
     /// The system is awake again.
     pub fn wake(&self) {
         for device in self.upwards() {
-            callback!(device, EvtDeviceD0Entry, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3);
-            self.state.release_queues(device);
-            callback!(device, EvtDeviceSelfManagedIoRestart);
+            if self.enter_d0(device, _WDF_POWER_DEVICE_STATE::WdfPowerDeviceD3).is_ok() {
+                callback!(device, EvtDeviceSelfManagedIoRestart);
+            }
         }
     }
 
@@ -530,6 +572,26 @@ impl Device {
         let interfaces = lock(&self.device.interfaces);
         let enabled = interfaces.iter().filter(|interface| interface.enabled);
         enabled.map(|interface| String::from_utf16_lossy(&interface.link)).collect()
+    }
+
+    /// The device sends one of its messages, an interrupt. What its driver says, which is true if it was its own; `None` if nobody
+    /// listens.
+    #[must_use]
+    pub fn interrupt(&self, message: u32) -> Option<bool> {
+        self.upwards().find_map(|device| self.state.fire_interrupt(device, message))
+    }
+
+    /// What a range of its memory holds, as the device sees it.
+    #[must_use]
+    pub fn memory(&self, range: usize) -> Vec<u8> {
+        self.memory_ranges().get(range).map_or_else(Vec::new, |&range| self.state.device_memory(range))
+    }
+
+    /// The device changes a range of its memory, from an offset on.
+    pub fn set_memory(&self, range: usize, offset: usize, bytes: &[u8]) {
+        if let Some(&range) = self.memory_ranges().get(range) {
+            self.state.set_device_memory(range, offset, bytes);
+        }
     }
 
     /// How many files are open on the device.

@@ -25,6 +25,7 @@ use super::{
     device_init::{With, method_of_transfers},
     function::function,
     object::{Kind, Object, Part, STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED, has_parent, read_attributes},
+    resources::Hardware,
     wdm_devices::WdmDevices,
 };
 use crate::{
@@ -82,6 +83,10 @@ pub struct DeviceObject {
     pub powered: AtomicBool,
     /// It has its resource lists.
     pub prepared: Mutex<bool>,
+    /// Its driver is in `EvtDevicePrepareHardware`.
+    pub preparing: AtomicBool,
+    /// What its bus has given it; the devices of a stack share that.
+    pub hardware: OnceLock<Arc<Hardware>>,
     /// How often its driver has said that it may not sleep while the system works.
     pub kept_awake: Mutex<u32>,
     files: Mutex<Files>,
@@ -133,6 +138,8 @@ impl DeviceObject {
             finished: AtomicBool::new(false),
             powered: AtomicBool::new(false),
             prepared: Mutex::default(),
+            preparing: AtomicBool::new(false),
+            hardware: OnceLock::new(),
             kept_awake: Mutex::default(),
             files: Mutex::default(),
             requests: AtomicU32::new(0),

@@ -12,6 +12,7 @@ pub mod driver;
 pub mod file;
 mod function;
 pub mod idle;
+pub mod interrupt;
 pub mod memory;
 pub mod miniport;
 pub mod object;
@@ -102,10 +103,11 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
-        let lists: [&[(&'static str, *const ())]; 15] = [
+        let lists: [&[(&'static str, *const ())]; 16] = [
             &device_init::entries(),
             &file::entries(),
             &idle::entries(),
+            &interrupt::entries(),
             &object::entries(),
             &power::entries(),
             &query_interface::entries(),

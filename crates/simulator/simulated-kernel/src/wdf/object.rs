@@ -445,12 +445,13 @@ pub extern "C" fn WdfObjectDelete(_globals: PWDF_DRIVER_GLOBALS, handle: WDFOBJE
     });
 }
 
+/// At any level: routines of interrupts find the context of their device by it.
 pub extern "C" fn WdfObjectGetTypedContextWorker(
     _globals: PWDF_DRIVER_GLOBALS,
     handle: WDFOBJECT,
     info: PCWDF_OBJECT_CONTEXT_TYPE_INFO,
 ) -> PVOID {
-    function!("WdfObjectGetTypedContextWorker", |state| {
+    routine!("WdfObjectGetTypedContextWorker", HIGH_LEVEL, |state| {
         // SAFETY: the driver's description, which lives as long as the driver.
         let unique = unsafe { (*info).UniqueType }.addr();
         let context = state.given(handle).context(unique);

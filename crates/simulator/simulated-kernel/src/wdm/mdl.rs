@@ -38,6 +38,8 @@ pub struct Mdls {
     owners: LiteMap<usize, DriverId>,
     /// Those that pages were allocated for, and where these are.
     pages: LiteMap<usize, usize>,
+    /// Those of a device's memory, and its range.
+    io_space: LiteMap<usize, u64>,
 }
 
 impl Part for Mutex<Mdls> {}
@@ -122,6 +124,21 @@ pub fn allocate(state: &State, owner: DriverId, address: PVOID, length: ULONG) -
     if state.strikes() { None } else { make(state, owner, address, length) }
 }
 
+/// An MDL of a driver for memory of a device, which is locked by nature.
+pub fn allocate_for_io_space(
+    state: &State,
+    owner: DriverId,
+    address: PVOID,
+    length: ULONG,
+    range: u64,
+) -> Option<*mut MDL> {
+    let mdl = allocate(state, owner, address, length)?;
+    // SAFETY: a new MDL, which nobody else knows yet.
+    *unsafe { flags(mdl) } |= FLAG_LOCKED;
+    state.locked::<Mdls>().io_space.insert(mdl.addr(), range);
+    Some(mdl)
+}
+
 /// An MDL of the system's own, with the pages of the buffer locked.
 pub fn allocate_locked(state: &State, address: usize, length: ULONG) -> *mut MDL {
     let Some(mdl) = make(state, NOBODY, ptr::with_exposed_provenance_mut(address), length) else {
@@ -189,7 +206,13 @@ pub fn free(state: &State, mdl: *mut MDL) {
     state.known(mdl);
     // SAFETY: a known MDL, which the driver gives up.
     let flags = *unsafe { flags(mdl) };
-    if flags & FLAG_LOCKED != 0 {
+    let range = state.locked::<Mdls>().io_space.remove(&mdl.addr());
+    if let Some(range) = range {
+        if flags & FLAG_MAPPED != 0 {
+            bug_check(Rule::BadMdl, format_args!("an MDL of a device's memory is freed while it is mapped"));
+        }
+        state.leave_io_space(range);
+    } else if flags & FLAG_LOCKED != 0 {
         bug_check(Rule::BadMdl, format_args!("an MDL is freed while its pages are locked"));
     }
     state.locked::<Mdls>().owners.remove(&mdl.addr());
@@ -248,7 +271,11 @@ extern "C" fn MmUnlockPages(mdl: *mut MDL) {
         let flags = unsafe { flags(mdl) };
         state.check_pinned_mdl(mdl.addr(), "unlocked");
         state.check_lent_mdl(mdl.addr(), "unlocked");
-        if *flags & FLAG_LOCKED == 0 || state.locked::<Mdls>().pages.contains_key(&mdl.addr()) {
+        let is_given = {
+            let mdls = state.locked::<Mdls>();
+            mdls.pages.contains_key(&mdl.addr()) || mdls.io_space.contains_key(&mdl.addr())
+        };
+        if *flags & FLAG_LOCKED == 0 || is_given {
             bug_check(Rule::BadMdl, format_args!("the pages of an MDL are unlocked that were not locked"));
         }
         *flags &= !(FLAG_LOCKED | FLAG_MAPPED);

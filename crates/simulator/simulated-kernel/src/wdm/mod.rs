@@ -15,6 +15,7 @@ pub mod files;
 pub mod generic_table;
 pub mod handles;
 pub mod io;
+pub mod io_space;
 mod list;
 pub mod lock;
 mod lookaside;
