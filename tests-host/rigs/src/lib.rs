@@ -46,5 +46,7 @@ pub mod sides;
 pub mod skeleton;
 #[cfg(unix)]
 pub mod small_driver;
+#[cfg(unix)]
+pub mod talker;
 pub mod transport;
 pub mod world;

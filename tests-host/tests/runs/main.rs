@@ -9,6 +9,7 @@ mod nodes;
 mod observed;
 mod own;
 mod sample;
+mod sockets;
 mod wire;
 
 use std::{

@@ -116,6 +116,11 @@ pub struct Step {
     pub state: Option<Spanned<String>>,
     pub microseconds: Option<Spanned<i64>>,
     pub name: Option<Spanned<String>>,
+    pub socket: Option<Spanned<String>>,
+    pub listener: Option<Spanned<String>>,
+    pub at: Option<Spanned<String>>,
+    pub from: Option<Spanned<String>>,
+    pub to: Option<Spanned<String>>,
 }
 
 /// A part of an input: exactly one key.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     bytes::{Pattern, Template},
     disk::{self, DiskEntry},
+    socket::SocketAction,
 };
 
 /// A script: what there is, and what is done with it.
@@ -330,6 +331,15 @@ pub enum Action {
     Sleep(u64),
     /// Waits until every machine has come to the barrier of that name.
     Barrier(String),
+    /// Pulls the machine's cable to the other ones, for good.
+    Unplug,
+    /// A program talks over a socket.
+    Socket {
+        /// The name of the socket.
+        socket: String,
+        /// What it does with it.
+        does: SocketAction,
+    },
 }
 
 impl Action {
@@ -351,6 +361,8 @@ impl Action {
             Self::Cancel(name) => ("cancel", name),
             Self::Sleep(_) => ("sleep", ""),
             Self::Barrier(name) => ("barrier", name),
+            Self::Unplug => ("unplug", ""),
+            Self::Socket { socket, does } => (does.word(), socket),
         }
     }
 }
@@ -474,6 +486,13 @@ impl Script {
                 Action::Load(name) if succeeds => left.push(Action::Unload(name.clone())),
                 Action::Start(name) if succeeds => left.push(Action::Remove(name.clone())),
                 Action::Open { file, .. } if succeeds => left.push(Action::Close(file.clone())),
+                Action::Socket { socket, does } if does.makes() && succeeds => {
+                    left.push(Action::Socket { socket: socket.clone(), does: SocketAction::Close });
+                }
+                Action::Socket { socket, does } if does.ends() => {
+                    let close = Action::Socket { socket: socket.clone(), does: SocketAction::Close };
+                    left.retain(|action| action != &close);
+                }
                 // A program's requests are cancelled when it ends, and its files are closed then.
                 Action::Begin { request, .. } => {
                     left.push(Action::Wait { request: request.clone(), output: None });

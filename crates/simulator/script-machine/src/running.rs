@@ -20,7 +20,7 @@ use simulated_kernel::{
     lockstep::{Exchange, Timed},
 };
 
-use crate::{Load, NOT_FOUND, TAKEN, status};
+use crate::{Load, NOT_FOUND, TAKEN, sockets::Talking, status};
 
 /// How long, in microseconds, a driver has to see the addresses of its interface: it is told by a callback, and reads the table in a work
 /// item.
@@ -59,7 +59,8 @@ pub struct Running<L> {
     requests: BTreeMap<String, Request>,
     /// How many other machines there are.
     others: usize,
-    kernel: Kernel,
+    pub(crate) sockets: Talking,
+    pub(crate) kernel: Kernel,
 }
 
 impl<L> Running<L> {
@@ -71,6 +72,7 @@ impl<L> Running<L> {
             files: BTreeMap::new(),
             requests: BTreeMap::new(),
             others: 0,
+            sockets: Talking::new(),
             kernel,
         }
     }
@@ -321,6 +323,10 @@ impl<L: Load> Machine for Running<L> {
 
     fn meet(&mut self, barrier: &str) {
         self.kernel.network().meet(barrier, self.others);
+    }
+
+    fn unplug(&mut self) {
+        self.kernel.network().unplug();
     }
 
     fn unsent(&mut self) -> Vec<Timed> {
