@@ -30,6 +30,8 @@ pub mod exercise;
 pub mod faulty;
 #[cfg(windows)]
 pub mod images;
+#[cfg(unix)]
+pub mod limiter;
 pub mod machine;
 #[cfg(unix)]
 pub mod mailbox;

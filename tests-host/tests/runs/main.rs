@@ -4,6 +4,7 @@
 #![cfg(unix)]
 
 mod files;
+mod filters;
 mod linked;
 mod nodes;
 mod observed;

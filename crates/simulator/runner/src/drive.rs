@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use ntstatus::NtStatus;
 
 use crate::{
+    bytes::Pattern,
     machine::{Control, Machine},
-    script::{Action, Asks, Image, Script, Step},
+    script::{Action, Asks, Device, Image, Script, Step},
     socket::SocketAction,
     status::words,
 };
@@ -93,6 +94,7 @@ impl<'run, M: Machine> Drive<'run, M> {
             Action::Restart(name) | Action::Power(name, _) | Action::Remove(name) | Action::SurpriseRemove(name) => {
                 Thing::Device(name)
             }
+            Action::SendFrame { device, .. } | Action::ReceiveFrame { device, .. } => Thing::Device(device),
             Action::Close(file) | Action::Begin { file, .. } => Thing::File(file),
             Action::Wait { request, .. } | Action::Cancel(request) => Thing::Request(request),
             Action::Socket { does: SocketAction::Accept(listener), .. } => Thing::Socket(listener),
@@ -136,6 +138,15 @@ impl<'run, M: Machine> Drive<'run, M> {
             }
         }
         Ok(())
+    }
+
+    /// Waits for a frame, and compares it if there has to be one.
+    fn receive_frame(&mut self, device: &Device, expect: &Pattern, wanted: NtStatus) -> Result<NtStatus, String> {
+        let received = self.machine.receive_frame(device);
+        if let (Ok(frame), true) = (&received, wanted.is_success()) {
+            expect.check(frame, |device, name| self.machine.property(device, name))?;
+        }
+        Ok(status_of(received.map(drop)))
     }
 
     /// A program talks over a socket.
@@ -229,6 +240,11 @@ impl<'run, M: Machine> Drive<'run, M> {
                 self.machine.meet(name);
                 NtStatus::SUCCESS
             }
+            Action::SendFrame { device: name, input } => {
+                let frame = input.bytes(|device, name| self.machine.property(device, name))?;
+                status_of(self.machine.send_frame(device(name)?, &frame))
+            }
+            Action::ReceiveFrame { device: name, expect } => self.receive_frame(device(name)?, expect, step.status)?,
             Action::Unplug => {
                 self.machine.unplug();
                 NtStatus::SUCCESS

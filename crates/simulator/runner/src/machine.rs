@@ -156,6 +156,20 @@ pub trait Machine: Sockets {
     /// What its driver says.
     fn power(&mut self, device: &Device, state: u8) -> Result<(), NtStatus>;
 
+    /// Sends a frame by a NIC, and waits until it has come back.
+    ///
+    /// # Errors
+    ///
+    /// The status with which it came back, or `STATUS_NOT_SUPPORTED` of a device that is no NIC.
+    fn send_frame(&mut self, device: &Device, frame: &[u8]) -> Result<(), NtStatus>;
+
+    /// Waits for a frame that a NIC receives.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_NOT_SUPPORTED` of a device that is no NIC; `STATUS_IO_TIMEOUT` once something was made to fail, and none has come.
+    fn receive_frame(&mut self, device: &Device) -> Result<Vec<u8>, NtStatus>;
+
     /// Removes a device.
     ///
     /// # Errors

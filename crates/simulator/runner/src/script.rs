@@ -331,6 +331,20 @@ pub enum Action {
     Sleep(u64),
     /// Waits until every machine has come to the barrier of that name.
     Barrier(String),
+    /// Sends a frame by a NIC, as a protocol does that is bound to it.
+    SendFrame {
+        /// The NIC.
+        device: String,
+        /// From the destination on.
+        input: Template,
+    },
+    /// Waits for a frame that a NIC receives.
+    ReceiveFrame {
+        /// The NIC.
+        device: String,
+        /// What it has to be.
+        expect: Pattern,
+    },
     /// Pulls the machine's cable to the other ones, for good.
     Unplug,
     /// A program talks over a socket.
@@ -361,6 +375,8 @@ impl Action {
             Self::Cancel(name) => ("cancel", name),
             Self::Sleep(_) => ("sleep", ""),
             Self::Barrier(name) => ("barrier", name),
+            Self::SendFrame { device, .. } => ("send-frame", device),
+            Self::ReceiveFrame { device, .. } => ("receive-frame", device),
             Self::Unplug => ("unplug", ""),
             Self::Socket { socket, does } => (does.word(), socket),
         }

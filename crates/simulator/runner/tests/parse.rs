@@ -252,6 +252,12 @@ fn what_cannot_be_done_is_refused_before_anything_runs() {
             "for devices of the kind `nic`",
         ),
         ("[[step]]\ndo = \"close\"\nfile = \"f\"\nstatus = 1", "`status`: `close` has none"),
+        (
+            "[[image]]\nname = \"x\"\n[[device]]\nname = \"d\"\nimage = \"x\"\nkind = \"pnp\"\n[[step]]\ndo = \"load\"\nimage = \"x\"\n\
+             [[step]]\ndo = \"start\"\ndevice = \"d\"\n[[step]]\ndo = \"send-frame\"\ndevice = \"d\"\ninput = []",
+            "`d` is no NIC",
+        ),
+        ("[[step]]\ndo = \"receive-frame\"\ndevice = \"d\"", "`expect` is missing"),
         ("[[step]]\n", "`do` is missing"),
         ("x = ", "line 1"),
     ] {

@@ -1,6 +1,10 @@
 //! A kernel with what a script has made there, by its names.
 
-use std::{collections::BTreeMap, io, path::Path};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    path::Path,
+};
 
 use ndis::{
     NDIS_DEVICE_POWER_STATE, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED, NDIS_PACKET_TYPE_MULTICAST,
@@ -57,6 +61,8 @@ pub struct Running<L> {
     devices: BTreeMap<String, Started>,
     files: BTreeMap<String, Open>,
     requests: BTreeMap<String, Request>,
+    /// Frames that NICs have received, by the names of these.
+    frames: BTreeMap<String, VecDeque<Vec<u8>>>,
     /// How many other machines there are.
     others: usize,
     pub(crate) sockets: Talking,
@@ -71,6 +77,7 @@ impl<L> Running<L> {
             devices: BTreeMap::new(),
             files: BTreeMap::new(),
             requests: BTreeMap::new(),
+            frames: BTreeMap::new(),
             others: 0,
             sockets: Talking::new(),
             kernel,
@@ -212,6 +219,25 @@ impl<L: Load> Machine for Running<L> {
             Started::Plain(device) => device.set_power(state).map_err(status),
             Started::PnP(_) | Started::Nothing => Err(NtStatus::NOT_SUPPORTED),
         }
+    }
+
+    fn send_frame(&mut self, device: &Device, frame: &[u8]) -> Result<(), NtStatus> {
+        let Started::Nic(nic) = &self.devices[&device.name] else { return Err(NtStatus::NOT_SUPPORTED) };
+        let came = nic.send(&[frame]).wait();
+        came.into_iter()
+            .find(|status| *status != NDIS_STATUS::SUCCESS)
+            .map_or(Ok(()), |status| Err(ndis_status(status)))
+    }
+
+    fn receive_frame(&mut self, device: &Device) -> Result<Vec<u8>, NtStatus> {
+        let Started::Nic(nic) = &self.devices[&device.name] else { return Err(NtStatus::NOT_SUPPORTED) };
+        let arrived = self.frames.entry(device.name.clone()).or_default();
+        if arrived.is_empty() {
+            let kernel = &self.kernel;
+            kernel.wait_until(|| nic.received() > 0 || kernel.faults_injected() > 0);
+            arrived.extend(nic.take_received());
+        }
+        arrived.pop_front().ok_or(NtStatus::IO_TIMEOUT)
     }
 
     fn remove(&mut self, device: &Device) -> Result<(), NtStatus> {

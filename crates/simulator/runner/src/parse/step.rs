@@ -77,6 +77,14 @@ impl Keys {
             "start" => Action::Start(self.text("device")?),
             "restart" => Action::Restart(self.text("device")?),
             "power" => Action::Power(self.text("device")?, self.power_state()?),
+            "send-frame" => {
+                let Some(input) = self.0.get_mut().input.take() else { return problem(at, "`input` is missing") };
+                Action::SendFrame { device: self.text("device")?, input: Template(parts(&input, "input", script)?) }
+            }
+            "receive-frame" => {
+                let Some(expect) = self.expectation(script)? else { return problem(at, "`expect` is missing") };
+                Action::ReceiveFrame { device: self.text("device")?, expect }
+            }
             "remove" => Action::Remove(self.text("device")?),
             "surprise-remove" => Action::SurpriseRemove(self.text("device")?),
             "open" => Action::Open { file: self.text("file")?, link: self.link(script)?, path: self.path()? },
@@ -109,7 +117,7 @@ impl Keys {
             }
             "unplug" => Action::Unplug,
             other => {
-                let words = "load, unload, start, restart, power, remove, surprise-remove, open, close, ioctl, read, write, begin, \
+                let words = "load, unload, start, restart, power, send-frame, receive-frame, remove, surprise-remove, open, close, ioctl, read, write, begin, \
                              begin-read, begin-write, wait, cancel, sleep, barrier, unplug";
                 return problem(action.span(), format!("`do` is `{other}`: {words}, {}", socket::WORDS));
             }

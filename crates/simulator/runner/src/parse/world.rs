@@ -6,7 +6,7 @@ use ntstatus::NtStatus;
 
 use super::{nearest::nearest, no_device, no_image};
 use crate::{
-    script::{Action, Script},
+    script::{Action, DeviceKind, Script},
     socket::SocketAction,
 };
 
@@ -73,6 +73,13 @@ impl World {
                     return Err(format!("`device`: the image `{image}` of `{name}` is not loaded"));
                 }
                 add(&mut self.started, name, takes_effect, "device", "is there already")
+            }
+            Action::SendFrame { device: name, .. } | Action::ReceiveFrame { device: name, .. } => {
+                let kind = script.device(name).map(|device| device.kind);
+                if kind.is_some_and(|kind| kind == DeviceKind::PnP) {
+                    return Err(format!("`device`: `{name}` is no NIC"));
+                }
+                take(&mut self.started, name, false, "device", "is not started")
             }
             Action::Restart(name) | Action::Power(name, _) => {
                 take(&mut self.started, name, false, "device", "is not started")
