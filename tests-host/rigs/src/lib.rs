@@ -30,6 +30,8 @@ pub mod exercise;
 pub mod faulty;
 #[cfg(windows)]
 pub mod images;
+#[cfg(unix)]
+pub mod limiter;
 pub mod machine;
 #[cfg(unix)]
 pub mod mailbox;
@@ -46,5 +48,7 @@ pub mod sides;
 pub mod skeleton;
 #[cfg(unix)]
 pub mod small_driver;
+#[cfg(unix)]
+pub mod talker;
 pub mod transport;
 pub mod world;

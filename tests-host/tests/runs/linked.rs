@@ -21,6 +21,8 @@ impl Linked {
             "softndk" => (softndk::driver_entry, &["softndk", "driver_common", "provider", "engine"]),
             "softndknic" => (softndknic::driver_entry, &["softndknic", "driver_common", "provider", "engine", "cable"]),
             "ndktest" => (ndktest::driver_entry, &["ndktest", "conformance"]),
+            "talker" => (rigs::talker::entry, &[]),
+            "limiter" => (rigs::limiter::entry, &[]),
             "mailbox" => (rigs::mailbox::entry, &[]),
             "consumer" => (self.consumer?, &[]),
             // Of two machines one may have the right one, whatever the other has.

@@ -4,11 +4,13 @@
 #![cfg(unix)]
 
 mod files;
+mod filters;
 mod linked;
 mod nodes;
 mod observed;
 mod own;
 mod sample;
+mod sockets;
 mod wire;
 
 use std::{

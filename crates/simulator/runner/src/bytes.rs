@@ -58,6 +58,17 @@ impl Template {
 }
 
 impl Pattern {
+    /// How many bytes it has.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        let lengths = self.0.iter().map(|part| match part {
+            Part::Bytes(bytes) => bytes.len(),
+            Part::Property { width, .. } => *width,
+            Part::Any(count) => *count,
+        });
+        lengths.sum()
+    }
+
     /// Compares.
     ///
     /// # Errors
@@ -66,12 +77,10 @@ impl Pattern {
     pub fn check(&self, seen: &[u8], mut property: impl FnMut(&str, &str) -> Option<u64>) -> Result<(), String> {
         let wanted = bytes(&self.0, &mut property)?;
         if wanted.len() != seen.len() {
-            return Err(format!("{} bytes of output instead of {}", seen.len(), wanted.len()));
+            return Err(format!("{} bytes instead of {}", seen.len(), wanted.len()));
         }
         let different = wanted.iter().zip(seen).position(|(&(byte, counts), &seen)| counts && byte != seen);
-        different.map_or(Ok(()), |at| {
-            Err(format!("byte {at} of the output is {:#04x} instead of {:#04x}", seen[at], wanted[at].0))
-        })
+        different.map_or(Ok(()), |at| Err(format!("byte {at} is {:#04x} instead of {:#04x}", seen[at], wanted[at].0)))
     }
 }
 
@@ -125,8 +134,8 @@ mod tests {
         let pattern = Pattern(vec![Part::Bytes(vec![1, 2]), Part::Any(2), Part::Bytes(vec![5])]);
         assert_eq!(pattern.check(&[1, 2, 9, 9, 5], |_, _| None), Ok(()));
         let said = pattern.check(&[1, 2, 9, 9, 6], |_, _| None);
-        assert_eq!(said, Err("byte 4 of the output is 0x06 instead of 0x05".to_owned()));
-        assert_eq!(pattern.check(&[1], |_, _| None), Err("1 bytes of output instead of 5".to_owned()));
+        assert_eq!(said, Err("byte 4 is 0x06 instead of 0x05".to_owned()));
+        assert_eq!(pattern.check(&[1], |_, _| None), Err("1 bytes instead of 5".to_owned()));
     }
 
     #[test]

@@ -5,8 +5,11 @@ use std::collections::BTreeSet;
 use ntstatus::NtStatus;
 
 use crate::{
+    bytes::Pattern,
     machine::{Control, Machine},
-    script::{Action, Asks, Image, Script, Step},
+    script::{Action, Asks, Device, Image, Script, Step},
+    socket::SocketAction,
+    status::words,
 };
 
 /// A step that did not end as the script says.
@@ -61,6 +64,7 @@ enum Thing<'script> {
     Device(&'script str),
     File(&'script str),
     Request(&'script str),
+    Socket(&'script str),
 }
 
 struct Drive<'run, M> {
@@ -77,7 +81,9 @@ impl<'run, M: Machine> Drive<'run, M> {
     /// Returns true if something is not there that the step needs.
     fn lacks(&self, action: &'run Action) -> bool {
         let needed = match action {
-            Action::Load(_) | Action::Open { .. } | Action::Sleep(_) | Action::Barrier(_) => return false,
+            Action::Load(_) | Action::Open { .. } | Action::Sleep(_) | Action::Barrier(_) | Action::Unplug => {
+                return false;
+            }
             Action::Unload(name) => Thing::Image(name),
             Action::Start(name) => match self.script.device(name) {
                 Some(device) if device.filters.iter().all(|filter| self.there.contains(&Thing::Image(filter))) => {
@@ -90,8 +96,12 @@ impl<'run, M: Machine> Drive<'run, M> {
             | Action::Interrupt(name, _)
             | Action::Remove(name)
             | Action::SurpriseRemove(name) => Thing::Device(name),
+            Action::SendFrame { device, .. } | Action::ReceiveFrame { device, .. } => Thing::Device(device),
             Action::Close(file) | Action::Begin { file, .. } => Thing::File(file),
             Action::Wait { request, .. } | Action::Cancel(request) => Thing::Request(request),
+            Action::Socket { does: SocketAction::Accept(listener), .. } => Thing::Socket(listener),
+            Action::Socket { does, .. } if does.makes() => return false,
+            Action::Socket { socket, .. } => Thing::Socket(socket),
         };
         !self.there.contains(&needed)
     }
@@ -130,6 +140,29 @@ impl<'run, M: Machine> Drive<'run, M> {
             }
         }
         Ok(())
+    }
+
+    /// Waits for a frame, and compares it if there has to be one.
+    fn receive_frame(&mut self, device: &Device, expect: &Pattern, wanted: NtStatus) -> Result<NtStatus, String> {
+        let received = self.machine.receive_frame(device);
+        if let (Ok(frame), true) = (&received, wanted.is_success()) {
+            expect.check(frame, |device, name| self.machine.property(device, name))?;
+        }
+        Ok(status_of(received.map(drop)))
+    }
+
+    /// A program talks over a socket.
+    fn talk(&mut self, socket: &'run str, does: &'run SocketAction, wanted: NtStatus) -> Result<(), String> {
+        let seen = does.carry_out(self.machine, socket, wanted)?;
+        if does.makes() && seen.is_success() {
+            self.there.insert(Thing::Socket(socket));
+        } else if does.ends() {
+            self.there.remove(&Thing::Socket(socket));
+        }
+        same(wanted, seen).map_err(|words| match does.advice(seen, self.machine) {
+            Some(advice) => format!("{words}: {advice}"),
+            None => words,
+        })
     }
 
     fn carry_out(&mut self, step: &'run Step) -> Result<(), String> {
@@ -210,6 +243,16 @@ impl<'run, M: Machine> Drive<'run, M> {
                 self.machine.meet(name);
                 NtStatus::SUCCESS
             }
+            Action::SendFrame { device: name, input } => {
+                let frame = input.bytes(|device, name| self.machine.property(device, name))?;
+                status_of(self.machine.send_frame(device(name)?, &frame))
+            }
+            Action::ReceiveFrame { device: name, expect } => self.receive_frame(device(name)?, expect, step.status)?,
+            Action::Unplug => {
+                self.machine.unplug();
+                NtStatus::SUCCESS
+            }
+            Action::Socket { socket, does } => return self.talk(socket, does, step.status),
             Action::Wait { request, output } => {
                 let answer = self.machine.wait(request);
                 self.there.remove(&Thing::Request(request));
@@ -231,9 +274,4 @@ fn status_of(outcome: Result<(), NtStatus>) -> NtStatus {
 
 fn same(expected: NtStatus, seen: NtStatus) -> Result<(), String> {
     if expected == seen { Ok(()) } else { Err(format!("{} instead of {}", words(seen), words(expected))) }
-}
-
-fn words(status: NtStatus) -> String {
-    let bits = status.to_bits();
-    status.name().map_or_else(|| format!("{bits:#010x}"), |name| format!("{name} ({bits:#x})"))
 }

@@ -7,6 +7,7 @@
 //! | [`machine`] | what a script needs of a kernel: the trait that simulated kernels implement |
 //! | [`disk`] | the files that drivers find |
 //! | [`drive`] | a script on a machine |
+//! | [`socket`] | what a program does with sockets |
 //! | [`seeds`] | `1..1000` |
 //! | [`faults`] | what is made to fail, and how its runs are shared out |
 //! | [`worker`] | processes that carry out seeds, because a broken rule ends its process |
@@ -28,6 +29,8 @@ mod raw;
 pub mod report;
 pub mod script;
 pub mod seeds;
+pub mod socket;
+mod status;
 pub mod worker;
 
 pub use crate::{

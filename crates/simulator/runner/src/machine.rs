@@ -1,6 +1,6 @@
 //! What a script needs of a kernel.
 
-use std::{io, path::Path};
+use std::{io, net::SocketAddr, path::Path};
 
 use network::lockstep::{Exchange, Timed};
 use ntstatus::NtStatus;
@@ -35,11 +35,72 @@ pub struct Control<'run> {
     pub offset: i64,
 }
 
+/// The sockets of a machine's program. What a call names is there, and of the kind that the call needs.
+pub trait Sockets {
+    /// Connects to a port, and waits until it is.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no connection.
+    fn connect(&mut self, socket: &str, from: Option<SocketAddr>, to: SocketAddr) -> Result<(), NtStatus>;
+
+    /// Listens for connections.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the address.
+    fn listen(&mut self, socket: &str, at: SocketAddr) -> Result<(), NtStatus>;
+
+    /// Waits for a connection that comes to a socket which listens.
+    ///
+    /// # Errors
+    ///
+    /// What the host says, if the network is its own.
+    fn accept(&mut self, socket: &str, listener: &str) -> Result<(), NtStatus>;
+
+    /// Makes a socket for datagrams.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the address.
+    fn bind(&mut self, socket: &str, at: SocketAddr) -> Result<(), NtStatus>;
+
+    /// Sends bytes of a stream, or a datagram.
+    ///
+    /// # Errors
+    ///
+    /// How the connection has ended, or why nothing can go there.
+    fn send(&mut self, socket: &str, bytes: &[u8], to: Option<SocketAddr>) -> Result<(), NtStatus>;
+
+    /// Waits for so many bytes of a stream or for its end, or for a datagram, which has its sender.
+    ///
+    /// # Errors
+    ///
+    /// How the connection has ended.
+    fn receive(&mut self, socket: &str, count: usize) -> Result<(Option<SocketAddr>, Vec<u8>), NtStatus>;
+
+    /// Ends a stream, of which the other half goes on.
+    ///
+    /// # Errors
+    ///
+    /// How the connection has ended before.
+    fn end(&mut self, socket: &str) -> Result<(), NtStatus>;
+
+    /// Drops a connection.
+    fn abort(&mut self, socket: &str);
+
+    /// Closes a socket.
+    fn close_socket(&mut self, socket: &str);
+
+    /// Where drivers listen.
+    fn listening(&self) -> Vec<SocketAddr>;
+}
+
 /// A kernel with drivers, in which a script is carried out.
 ///
 /// A [`Script`](crate::Script) has been checked before: what a call names is there and in the state that the call needs. A rule
 /// that a driver breaks ends the process, with a line of the form `rule broken: NAME: words`.
-pub trait Machine {
+pub trait Machine: Sockets {
     /// Lets what can fail do so, as the plan says, from now on.
     fn inject(&mut self, plan: RunFaults);
 
@@ -102,6 +163,20 @@ pub trait Machine {
     /// `STATUS_INVALID_DEVICE_STATE` if no interrupt is connected to it, `STATUS_UNSUCCESSFUL` if its driver says that it was not its own.
     fn interrupt(&mut self, device: &Device, message: u32) -> Result<(), NtStatus>;
 
+    /// Sends a frame by a NIC, and waits until it has come back.
+    ///
+    /// # Errors
+    ///
+    /// The status with which it came back, or `STATUS_NOT_SUPPORTED` of a device that is no NIC.
+    fn send_frame(&mut self, device: &Device, frame: &[u8]) -> Result<(), NtStatus>;
+
+    /// Waits for a frame that a NIC receives.
+    ///
+    /// # Errors
+    ///
+    /// `STATUS_NOT_SUPPORTED` of a device that is no NIC; `STATUS_IO_TIMEOUT` once something was made to fail, and none has come.
+    fn receive_frame(&mut self, device: &Device) -> Result<Vec<u8>, NtStatus>;
+
     /// Removes a device.
     ///
     /// # Errors
@@ -144,6 +219,9 @@ pub trait Machine {
 
     /// Waits until every machine has come to the barrier of that name.
     fn meet(&mut self, barrier: &str);
+
+    /// Pulls the machine's cable to the others, for good.
+    fn unplug(&mut self);
 
     /// What the machine has sent to others and has not reported yet, when its script is at its end.
     fn unsent(&mut self) -> Vec<Timed>;

@@ -9,6 +9,7 @@ mod machines;
 mod nearest;
 mod part;
 mod registry;
+mod socket;
 mod step;
 mod world;
 

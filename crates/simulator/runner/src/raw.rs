@@ -120,6 +120,11 @@ pub struct Step {
     pub message: Option<Spanned<i64>>,
     pub microseconds: Option<Spanned<i64>>,
     pub name: Option<Spanned<String>>,
+    pub socket: Option<Spanned<String>>,
+    pub listener: Option<Spanned<String>>,
+    pub at: Option<Spanned<String>>,
+    pub from: Option<Spanned<String>>,
+    pub to: Option<Spanned<String>>,
 }
 
 /// A part of an input: exactly one key.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     bytes::{Pattern, Template},
     disk::{self, DiskEntry},
+    socket::SocketAction,
 };
 
 /// A script: what there is, and what is done with it.
@@ -344,6 +345,29 @@ pub enum Action {
     Sleep(u64),
     /// Waits until every machine has come to the barrier of that name.
     Barrier(String),
+    /// Sends a frame by a NIC, as a protocol does that is bound to it.
+    SendFrame {
+        /// The NIC.
+        device: String,
+        /// From the destination on.
+        input: Template,
+    },
+    /// Waits for a frame that a NIC receives.
+    ReceiveFrame {
+        /// The NIC.
+        device: String,
+        /// What it has to be.
+        expect: Pattern,
+    },
+    /// Pulls the machine's cable to the other ones, for good.
+    Unplug,
+    /// A program talks over a socket.
+    Socket {
+        /// The name of the socket.
+        socket: String,
+        /// What it does with it.
+        does: SocketAction,
+    },
 }
 
 impl Action {
@@ -366,6 +390,10 @@ impl Action {
             Self::Cancel(name) => ("cancel", name),
             Self::Sleep(_) => ("sleep", ""),
             Self::Barrier(name) => ("barrier", name),
+            Self::SendFrame { device, .. } => ("send-frame", device),
+            Self::ReceiveFrame { device, .. } => ("receive-frame", device),
+            Self::Unplug => ("unplug", ""),
+            Self::Socket { socket, does } => (does.word(), socket),
         }
     }
 }
@@ -490,6 +518,13 @@ impl Script {
                 Action::Load(name) if succeeds => left.push(Action::Unload(name.clone())),
                 Action::Start(name) if succeeds => left.push(Action::Remove(name.clone())),
                 Action::Open { file, .. } if succeeds => left.push(Action::Close(file.clone())),
+                Action::Socket { socket, does } if does.makes() && succeeds => {
+                    left.push(Action::Socket { socket: socket.clone(), does: SocketAction::Close });
+                }
+                Action::Socket { socket, does } if does.ends() => {
+                    let close = Action::Socket { socket: socket.clone(), does: SocketAction::Close };
+                    left.retain(|action| action != &close);
+                }
                 // A program's requests are cancelled when it ends, and its files are closed then.
                 Action::Begin { request, .. } => {
                     left.push(Action::Wait { request: request.clone(), output: None });

@@ -252,6 +252,12 @@ fn what_cannot_be_done_is_refused_before_anything_runs() {
             "for devices of the kind `nic`",
         ),
         ("[[step]]\ndo = \"close\"\nfile = \"f\"\nstatus = 1", "`status`: `close` has none"),
+        (
+            "[[image]]\nname = \"x\"\n[[device]]\nname = \"d\"\nimage = \"x\"\nkind = \"pnp\"\n[[step]]\ndo = \"load\"\nimage = \"x\"\n\
+             [[step]]\ndo = \"start\"\ndevice = \"d\"\n[[step]]\ndo = \"send-frame\"\ndevice = \"d\"\ninput = []",
+            "`d` is no NIC",
+        ),
+        ("[[step]]\ndo = \"receive-frame\"\ndevice = \"d\"", "`expect` is missing"),
         ("[[step]]\n", "`do` is missing"),
         ("x = ", "line 1"),
     ] {
@@ -347,6 +353,76 @@ fn reads_and_writes_are_requests_without_a_code() {
     ] {
         let said = parse(&format!("{OPEN}{step}")).expect_err(step).to_string();
         assert!(said.contains(word), "`{word}` in `{said}`");
+    }
+}
+
+/// What a program does with sockets, and what a script leaves of them.
+#[test]
+fn sockets_that_a_script_leaves_are_closed_at_its_end() {
+    let of = |lines: &[&str]| {
+        let text = format!("step = [\n{{ {} }},\n]", lines.join(" },\n{ "));
+        parse(&text).map(|script| words(&script).split_off(lines.len())).map_err(|error| error.to_string())
+    };
+    let connect = "do = \"connect\", socket = \"c\", to = \"10.0.0.1:7\"";
+    let (listen, bind) =
+        ("do = \"listen\", socket = \"l\", at = \"[::]:7\"", "do = \"bind\", socket = \"d\", at = \"0.0.0.0:0\"");
+    let accept = "do = \"accept\", socket = \"s\", listener = \"l\"";
+    let left = |words: &[&str]| Ok(words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
+    assert_eq!(of(&[listen, connect, accept, bind]), left(&["close d", "close s", "close c", "close l"]));
+    assert_eq!(of(&[connect, "do = \"abort\", socket = \"c\"", listen, "do = \"close\", socket = \"l\""]), left(&[]));
+    assert_eq!(of(&[&format!("{connect}, status = \"STATUS_CONNECTION_REFUSED\"")]), left(&[]));
+    assert_eq!(
+        of(&[connect, "do = \"end\", socket = \"c\", status = \"STATUS_CONNECTION_RESET\""]),
+        left(&["close c"])
+    );
+    for (lines, word) in [
+        (vec!["do = \"connect\", socket = \"c\""], "`to` is missing: such as"),
+        (vec!["do = \"connect\", socket = \"c\", to = \"10.0.0.1\""], "`to` is `10.0.0.1`: such as `10.0.0.1:445`"),
+        (vec!["do = \"connect\", socket = \"c\", to = \"10.0.0.1:0\""], "nobody has the port 0"),
+        (vec![connect, connect], "there is a socket `c` already"),
+        (
+            vec![connect, "do = \"receive\", socket = \"c\""],
+            "`expect` is missing: what has to come, and [] for the end",
+        ),
+        (vec![connect, "do = \"send\", socket = \"c\""], "`input` is missing"),
+        (vec![connect, "do = \"send\", socket = \"d\", input = []"], "there is no socket `d`"),
+        (
+            vec![connect, "do = \"send\", socket = \"c\", input = [], to = \"10.0.0.1:7\""],
+            "`c` is a stream, and has to be for datagrams",
+        ),
+        (vec![bind, "do = \"send\", socket = \"d\", input = []"], "`d` is for datagrams, and has to be a stream"),
+        (vec![bind, "do = \"receive\", socket = \"d\", status = 0xC000020D"], "receiving one cannot fail"),
+        (vec![connect, "do = \"accept\", socket = \"s\", listener = \"c\""], "`listener`: `c` is a stream"),
+        (
+            vec![connect, "do = \"end\", socket = \"c\"", "do = \"send\", socket = \"c\", input = []"],
+            "`c` is a stream that has ended",
+        ),
+        (vec![listen, &format!("{accept}, status = 1")], "`status`: `accept` has none"),
+        (vec![listen, "do = \"close\", socket = \"l\", at = \"10.0.0.1:7\""], "`at` means nothing for `close`"),
+        (vec!["do = \"unplug\""], "a cable is between machines"),
+    ] {
+        let said = of(&lines).expect_err(word);
+        assert!(said.contains(word) && said.starts_with("line "), "`{word}` in `{said}`");
+    }
+}
+
+/// Where the host carries what drivers send, programs are on its loopback.
+#[test]
+fn programs_over_the_host_are_at_its_loopback() {
+    let script = |address: &str, key: &str| {
+        let step = format!("{{ do = \"{key}\", socket = \"c\", {address} }}");
+        parse(&format!("step = [{step}]\n[kernel]\nthreads = true\ndatagrams = \"host\"\n"))
+    };
+    for (address, key) in
+        [("to = \"127.0.0.1:7\"", "connect"), ("at = \"0.0.0.0:7\"", "listen"), ("at = \"[::1]:7\"", "bind")]
+    {
+        assert!(script(address, key).is_ok(), "{address}");
+    }
+    for (address, key) in
+        [("to = \"10.0.0.1:7\"", "connect"), ("to = \"0.0.0.0:7\"", "connect"), ("at = \"10.0.0.1:7\"", "bind")]
+    {
+        let said = script(address, key).expect_err(address).to_string();
+        assert!(said.contains("with `datagrams = \"host\"` drivers and programs are at 127.0.0.1"), "{said}");
     }
 }
 

@@ -8,6 +8,7 @@
 #[cfg(windows)]
 pub mod images;
 mod running;
+mod sockets;
 
 use std::time::Duration;
 

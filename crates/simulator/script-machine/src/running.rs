@@ -1,6 +1,10 @@
 //! A kernel with what a script has made there, by its names.
 
-use std::{collections::BTreeMap, io, path::Path};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    path::Path,
+};
 
 use ndis::{
     NDIS_DEVICE_POWER_STATE, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED, NDIS_PACKET_TYPE_MULTICAST,
@@ -20,7 +24,7 @@ use simulated_kernel::{
     lockstep::{Exchange, Timed},
 };
 
-use crate::{Load, NOT_FOUND, TAKEN, status};
+use crate::{Load, NOT_FOUND, TAKEN, sockets::Talking, status};
 
 /// How long, in microseconds, a driver has to see the addresses of its interface: it is told by a callback, and reads the table in a work
 /// item.
@@ -57,9 +61,12 @@ pub struct Running<L> {
     devices: BTreeMap<String, Started>,
     files: BTreeMap<String, Open>,
     requests: BTreeMap<String, Request>,
+    /// Frames that NICs have received, by the names of these.
+    frames: BTreeMap<String, VecDeque<Vec<u8>>>,
     /// How many other machines there are.
     others: usize,
-    kernel: Kernel,
+    pub(crate) sockets: Talking,
+    pub(crate) kernel: Kernel,
 }
 
 impl<L> Running<L> {
@@ -70,7 +77,9 @@ impl<L> Running<L> {
             devices: BTreeMap::new(),
             files: BTreeMap::new(),
             requests: BTreeMap::new(),
+            frames: BTreeMap::new(),
             others: 0,
+            sockets: Talking::new(),
             kernel,
         }
     }
@@ -225,6 +234,25 @@ impl<L: Load> Machine for Running<L> {
         }
     }
 
+    fn send_frame(&mut self, device: &Device, frame: &[u8]) -> Result<(), NtStatus> {
+        let Started::Nic(nic) = &self.devices[&device.name] else { return Err(NtStatus::NOT_SUPPORTED) };
+        let came = nic.send(&[frame]).wait();
+        came.into_iter()
+            .find(|status| *status != NDIS_STATUS::SUCCESS)
+            .map_or(Ok(()), |status| Err(ndis_status(status)))
+    }
+
+    fn receive_frame(&mut self, device: &Device) -> Result<Vec<u8>, NtStatus> {
+        let Started::Nic(nic) = &self.devices[&device.name] else { return Err(NtStatus::NOT_SUPPORTED) };
+        let arrived = self.frames.entry(device.name.clone()).or_default();
+        if arrived.is_empty() {
+            let kernel = &self.kernel;
+            kernel.wait_until(|| nic.received() > 0 || kernel.faults_injected() > 0);
+            arrived.extend(nic.take_received());
+        }
+        arrived.pop_front().ok_or(NtStatus::IO_TIMEOUT)
+    }
+
     fn remove(&mut self, device: &Device) -> Result<(), NtStatus> {
         match take(&mut self.devices, &device.name) {
             Started::Nic(nic) => nic.remove(),
@@ -334,6 +362,10 @@ impl<L: Load> Machine for Running<L> {
 
     fn meet(&mut self, barrier: &str) {
         self.kernel.network().meet(barrier, self.others);
+    }
+
+    fn unplug(&mut self) {
+        self.kernel.network().unplug();
     }
 
     fn unsent(&mut self) -> Vec<Timed> {

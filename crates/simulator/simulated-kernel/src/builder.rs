@@ -54,7 +54,7 @@ use crate::{
     },
     wsk::{
         clients::Clients, clockwork::Going, host_stream::Delivery, joined::Joined, medium::Carrier, names::Names,
-        request::PendedRequests, sockets::Sockets,
+        program::ProgramSockets, request::PendedRequests, sockets::Sockets,
     },
 };
 
@@ -199,6 +199,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<Delivery>>();
     parts.add::<Mutex<Names>>();
     parts.add::<Mutex<PendedRequests>>();
+    parts.add::<Mutex<ProgramSockets>>();
     parts.add::<Mutex<Sockets>>();
     // NDIS.
     parts.add::<Mutex<Miniports>>();

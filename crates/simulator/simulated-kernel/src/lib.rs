@@ -90,6 +90,7 @@ pub use crate::{
     programs::{
         file::{File, Pending},
         process::Process,
+        socket::Socket,
     },
     report::{CHILD, EXIT_CODE},
     rule::Rule,

@@ -6,19 +6,21 @@ use toml::{Spanned, Value};
 use super::{
     Result, in_range,
     part::{MOST_BYTES, parts},
-    problem,
+    problem, socket,
 };
 use crate::{
     bytes::{Pattern, Template},
     raw,
     script::{Action, Asks, INTERFACE, Script},
+    socket::SocketAction,
+    status,
 };
 
 /// A step on its way to an action: what is taken out is allowed, what is left at the end is not.
 pub struct Keys(pub Spanned<raw::Step>);
 
 impl Keys {
-    fn text(&mut self, key: &str) -> Result<String> {
+    pub fn text(&mut self, key: &str) -> Result<String> {
         let at = self.0.span();
         let step = self.0.get_mut();
         let place = match key {
@@ -28,6 +30,8 @@ impl Keys {
             "link" => &mut step.link,
             "state" => &mut step.state,
             "name" => &mut step.name,
+            "socket" => &mut step.socket,
+            "listener" => &mut step.listener,
             _ => &mut step.request,
         };
         place.take().map_or_else(|| problem(at, format!("`{key}` is missing")), |text| Ok(text.into_inner()))
@@ -39,13 +43,49 @@ impl Keys {
         let Some(action) = self.0.get_mut().action.take() else { return problem(at, "`do` is missing") };
         let status = self.status()?;
         let mut before = Vec::new();
-        let last = match action.get_ref().as_str() {
+        let of_socket = socket::action(&mut self, action.get_ref(), status, script)?;
+        let last = match of_socket {
+            Some(of_socket) => of_socket,
+            None => self.other(&action, script, &mut before)?,
+        };
+        let always_succeeds = matches!(
+            last,
+            Action::Unload(_) | Action::SurpriseRemove(_) | Action::Close(_) | Action::Begin { .. }
+        ) || matches!(
+            last,
+            Action::Cancel(_) | Action::Sleep(_) | Action::Barrier(_) | Action::Unplug
+        ) || matches!(&last, Action::Socket { does, .. } if does.ends() || matches!(does, SocketAction::Accept(_)));
+        if always_succeeds && status != NtStatus::SUCCESS {
+            return problem(at, format!("`status`: `{}` has none", action.get_ref()));
+        }
+        self.nothing_left(action.get_ref())?;
+        before.push((last, status));
+        Ok(before)
+    }
+
+    /// What a step does that is none of a socket's. What it has to do before is put in front.
+    fn other(
+        &mut self,
+        action: &Spanned<String>,
+        script: &Script,
+        before: &mut Vec<(Action, NtStatus)>,
+    ) -> Result<Action> {
+        let at = self.0.span();
+        Ok(match action.get_ref().as_str() {
             "load" => Action::Load(self.text("image")?),
             "unload" => Action::Unload(self.text("image")?),
             "start" => Action::Start(self.text("device")?),
             "restart" => Action::Restart(self.text("device")?),
             "interrupt" => Action::Interrupt(self.text("device")?, self.message()?),
             "power" => Action::Power(self.text("device")?, self.power_state()?),
+            "send-frame" => {
+                let Some(input) = self.0.get_mut().input.take() else { return problem(at, "`input` is missing") };
+                Action::SendFrame { device: self.text("device")?, input: Template(parts(&input, "input", script)?) }
+            }
+            "receive-frame" => {
+                let Some(expect) = self.expectation(script)? else { return problem(at, "`expect` is missing") };
+                Action::ReceiveFrame { device: self.text("device")?, expect }
+            }
             "remove" => Action::Remove(self.text("device")?),
             "surprise-remove" => Action::SurpriseRemove(self.text("device")?),
             "open" => Action::Open { file: self.text("file")?, link: self.link(script)?, path: self.path()? },
@@ -76,21 +116,13 @@ impl Keys {
                 }
                 Action::Barrier(name)
             }
+            "unplug" => Action::Unplug,
             other => {
-                let words = "load, unload, start, restart, interrupt, power, remove, surprise-remove, open, close, ioctl, read, write, begin, \
-                             begin-read, begin-write, wait, cancel, sleep or barrier";
-                return problem(action.span(), format!("`do` is `{other}`: {words}"));
+                let words = "load, unload, start, restart, interrupt, power, send-frame, receive-frame, remove, surprise-remove, open, close, ioctl, read, write, begin, \
+                             begin-read, begin-write, wait, cancel, sleep, barrier, unplug";
+                return problem(action.span(), format!("`do` is `{other}`: {words}, {}", socket::WORDS));
             }
-        };
-        let always_succeeds =
-            matches!(last, Action::Unload(_) | Action::SurpriseRemove(_) | Action::Close(_) | Action::Begin { .. })
-                || matches!(last, Action::Cancel(_) | Action::Sleep(_) | Action::Barrier(_));
-        if always_succeeds && status != NtStatus::SUCCESS {
-            return problem(at, format!("`status`: `{}` has none", action.get_ref()));
-        }
-        self.nothing_left(action.get_ref())?;
-        before.push((last, status));
-        Ok(before)
+        })
     }
 
     /// The name that a device is opened by: a symbolic link, or the interface of a device of the script.
@@ -133,7 +165,7 @@ impl Keys {
         let Some(status) = self.0.get_mut().status.take() else { return Ok(NtStatus::SUCCESS) };
         let known = match status.get_ref() {
             Value::Integer(bits) => u32::try_from(*bits).ok().map(NtStatus::from_bits),
-            Value::String(name) => status_named(name),
+            Value::String(name) => status::named(name),
             _ => None,
         };
         let words = || format!("`status` is {}: a name such as \"STATUS_CANCELLED\", or a number", status.get_ref());
@@ -183,6 +215,11 @@ impl Keys {
             ("request", span(&step.request)),
             ("state", span(&step.state)),
             ("name", span(&step.name)),
+            ("socket", span(&step.socket)),
+            ("listener", span(&step.listener)),
+            ("at", span(&step.at)),
+            ("from", span(&step.from)),
+            ("to", span(&step.to)),
             ("code", number(&step.code)),
             ("output", number(&step.output)),
             ("offset", number(&step.offset)),
@@ -203,8 +240,4 @@ fn asks(word: &str) -> Asks {
         "write" => Asks::Write,
         _ => Asks::Control,
     }
-}
-
-fn status_named(name: &str) -> Option<NtStatus> {
-    NtStatus::NAMED.iter().copied().find(|status| status.name() == Some(name))
 }

@@ -1,11 +1,36 @@
 //! What there is between two steps: a step that cannot be done is refused before anything runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ntstatus::NtStatus;
 
-use super::{no_device, no_image};
-use crate::script::{Action, Script};
+use super::{nearest::nearest, no_device, no_image};
+use crate::{
+    script::{Action, DeviceKind, Script},
+    socket::SocketAction,
+};
+
+/// What a socket is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Stream,
+    /// A stream that the program has ended.
+    Ended,
+    Listener,
+    Datagrams,
+}
+
+impl Kind {
+    /// The words of one.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Stream => "a stream",
+            Self::Ended => "a stream that has ended",
+            Self::Listener => "for connections that come",
+            Self::Datagrams => "for datagrams",
+        }
+    }
+}
 
 /// What there is after the steps so far.
 #[derive(Default)]
@@ -14,6 +39,7 @@ pub struct World {
     started: BTreeSet<String>,
     open: BTreeSet<String>,
     pending: BTreeSet<String>,
+    sockets: BTreeMap<String, Kind>,
     /// Where it meets other machines, if there are others, in order.
     barriers: Option<Vec<String>>,
 }
@@ -48,6 +74,13 @@ impl World {
                 }
                 add(&mut self.started, name, takes_effect, "device", "is there already")
             }
+            Action::SendFrame { device: name, .. } | Action::ReceiveFrame { device: name, .. } => {
+                let kind = script.device(name).map(|device| device.kind);
+                if kind.is_some_and(|kind| kind == DeviceKind::PnP) {
+                    return Err(format!("`device`: `{name}` is no NIC"));
+                }
+                take(&mut self.started, name, false, "device", "is not started")
+            }
             Action::Restart(name) | Action::Power(name, _) | Action::Interrupt(name, _) => {
                 take(&mut self.started, name, false, "device", "is not started")
             }
@@ -61,7 +94,11 @@ impl World {
             }
             Action::Wait { request, .. } => take(&mut self.pending, request, true, "request", "was not begun"),
             Action::Cancel(request) => take(&mut self.pending, request, false, "request", "was not begun"),
-            Action::Sleep(_) => Ok(()),
+            Action::Socket { socket, does } => self.talk(socket, does, takes_effect),
+            Action::Unplug if self.barriers.is_none() => {
+                Err("a cable is between machines, and the script has no `machine`".to_owned())
+            }
+            Action::Sleep(_) | Action::Unplug => Ok(()),
             Action::Barrier(name) => match &mut self.barriers {
                 None => Err("a barrier is between machines, and the script has no `machine`".to_owned()),
                 Some(barriers) if barriers.contains(name) => {
@@ -73,6 +110,67 @@ impl World {
                 }
             },
         }
+    }
+}
+
+impl World {
+    /// Checks that a program can do that with a socket, and notes what comes of it.
+    fn talk(&mut self, name: &str, does: &SocketAction, takes_effect: bool) -> std::result::Result<(), String> {
+        let made = match does {
+            SocketAction::Accept(listener) => {
+                self.socket("listener", listener, &[Kind::Listener])?;
+                Some(Kind::Stream)
+            }
+            SocketAction::Connect { .. } => Some(Kind::Stream),
+            SocketAction::Listen(_) => Some(Kind::Listener),
+            SocketAction::Bind(_) => Some(Kind::Datagrams),
+            _ => None,
+        };
+        if let Some(kind) = made {
+            if self.sockets.contains_key(name) {
+                return Err(format!("`socket`: there is a socket `{name}` already"));
+            }
+            if takes_effect {
+                self.sockets.insert(name.to_owned(), kind);
+            }
+            return Ok(());
+        }
+        let streams = [Kind::Stream, Kind::Ended];
+        let kind = self.socket(
+            "socket",
+            name,
+            match does {
+                SocketAction::Send { to: Some(_), .. } | SocketAction::Receive { from: Some(_), .. } => {
+                    &[Kind::Datagrams]
+                }
+                SocketAction::Send { to: None, .. } | SocketAction::End => &[Kind::Stream],
+                SocketAction::Receive { .. } => &[Kind::Stream, Kind::Ended, Kind::Datagrams],
+                SocketAction::Abort => &streams,
+                _ => &[Kind::Stream, Kind::Ended, Kind::Listener, Kind::Datagrams],
+            },
+        )?;
+        if matches!(does, SocketAction::Receive { expect: None, .. }) && kind == Kind::Datagrams {
+            return Err(format!("`expect` is missing: `{name}` is for datagrams, and receiving one cannot fail"));
+        }
+        if does.ends() {
+            self.sockets.remove(name);
+        } else if matches!(does, SocketAction::End) {
+            self.sockets.insert(name.to_owned(), Kind::Ended);
+        }
+        Ok(())
+    }
+
+    /// A socket that there is, of one of these kinds.
+    fn socket(&self, key: &str, name: &str, kinds: &[Kind]) -> std::result::Result<Kind, String> {
+        let Some(&kind) = self.sockets.get(name) else {
+            let names = self.sockets.keys().map(String::as_str);
+            return Err(format!("`{key}`: there is no socket `{name}`{}", nearest(name, names)));
+        };
+        if kinds.contains(&kind) {
+            return Ok(kind);
+        }
+        let wanted: Vec<&str> = kinds.iter().map(|kind| kind.words()).collect();
+        Err(format!("`{key}`: `{name}` is {}, and has to be {}", kind.words(), wanted.join(" or ")))
     }
 }
 

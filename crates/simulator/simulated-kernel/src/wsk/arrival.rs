@@ -13,6 +13,7 @@ use super::{
     host_stream::Delivery,
     listen,
     medium::Carrier,
+    program::{self, ProgramSockets},
     segment::Segment,
     sockets::{Role, Socket, Sockets},
     status::CONNECTION_RESET,
@@ -32,11 +33,26 @@ pub fn begin(state: &State) {
 fn take_in(state: &Arc<State>, source: SocketAddr, destination: SocketAddr, bytes: &[u8]) {
     let Some((id, segment)) = Segment::decode(bytes) else { return };
     let connection = find(state, id, source, destination);
+    let segment = if connection.is_some() {
+        segment
+    } else {
+        let taken = state.locked::<ProgramSockets>().take_in((source, destination), id, segment);
+        match taken {
+            Ok(answers) => {
+                for answer in answers {
+                    state.carry_segment(destination, source, &answer.encode(id));
+                }
+                return program::watch(state);
+            }
+            // It is for no program.
+            Err(segment) => segment,
+        }
+    };
     match (connection, segment) {
         (None, Segment::Open) => match listener_at(state, destination) {
             Some(listener) => listen::wanted(state, listener, id, (destination, source)),
             None if state.is_own(destination.ip()) => {
-                state.carry_segment(destination, source, Segment::Refused.encode(id));
+                state.carry_segment(destination, source, &Segment::Refused.encode(id));
             }
             // Nobody has the address.
             None => {}
@@ -44,7 +60,7 @@ fn take_in(state: &Arc<State>, source: SocketAddr, destination: SocketAddr, byte
         // A request for a connection that is there is one that came twice.
         (Some(address), segment) => take(state, address, id, segment),
         (None, Segment::Opened | Segment::Data { .. } | Segment::End { .. }) => {
-            state.carry_segment(destination, source, Segment::Reset.encode(id));
+            state.carry_segment(destination, source, &Segment::Reset.encode(id));
         }
         (None, Segment::Refused | Segment::Taken { .. } | Segment::Reset) => {}
     }

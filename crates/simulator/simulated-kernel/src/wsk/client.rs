@@ -110,7 +110,7 @@ extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
         let (gone, clockwork) = {
             let mut clients = state.locked::<Clients>();
             let gone = clients.remove(number);
-            (gone, if clients.registered.is_empty() { clockwork::end(state) } else { None })
+            (gone, clockwork::end(state))
         };
         drop(clockwork);
         if let Some(gone) = gone {

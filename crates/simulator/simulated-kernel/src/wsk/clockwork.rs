@@ -27,23 +27,30 @@ pub struct Clockwork {
     timer: Timer,
 }
 
-/// The clockwork, while there are clients.
+/// The clockwork, while there are clients or sockets of programs.
 #[derive(Default)]
-pub struct Going(Option<Arc<Clockwork>>);
+pub struct Going {
+    clockwork: Option<Arc<Clockwork>>,
+    /// Who needs it.
+    users: usize,
+}
 
 impl Part for Mutex<Going> {}
 
-/// There is a client: the clockwork goes from here on, unless it does.
+/// There is a user more: the clockwork goes from here on, unless it does.
 pub fn begin(state: &State, clockwork: Option<Arc<Clockwork>>) {
     let mut going = state.locked::<Going>();
-    if going.0.is_none() {
-        going.0 = clockwork;
+    going.users += 1;
+    if going.clockwork.is_none() {
+        going.clockwork = clockwork;
     }
 }
 
-/// There is no client any more.
+/// There is a user less. The clockwork, if that was the last one.
 pub fn end(state: &State) -> Option<Arc<Clockwork>> {
-    state.locked::<Going>().0.take()
+    let mut going = state.locked::<Going>();
+    going.users -= 1;
+    if going.users == 0 { going.clockwork.take() } else { None }
 }
 
 struct Entry {
@@ -131,10 +138,10 @@ fn work(state: &Arc<State>) {
 
 impl State {
     fn clockwork(&self) -> Option<Arc<Clockwork>> {
-        self.locked::<Going>().0.clone()
+        self.locked::<Going>().clockwork.clone()
     }
 
-    /// Does something so many microseconds from now, unless there is no client any more then.
+    /// Does something so many microseconds from now, unless nobody needs the clockwork any more then.
     pub fn after(&self, delay: u64, job: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let Some(clockwork) = self.clockwork() else { return };
         let entry = Entry { due: self.machine.now().saturating_add(delay), number: self.next(), job: Box::new(job) };

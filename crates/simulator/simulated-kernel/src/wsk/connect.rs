@@ -14,10 +14,10 @@ use super::{
     connection::{Connect, Stage},
     host_stream::{self, Delivery, HostStream},
     request::{self, Call},
-    segment::Segment,
+    segment::{PATIENCE, Segment},
     sockets::{self, Sockets},
     status::CANCELLED,
-    stream::{PATIENCE, take_connect, tell, with_connection},
+    stream::{take_connect, tell, with_connection},
     stream_receive::{feed, of_connection},
     stream_send::pump,
 };
@@ -105,7 +105,7 @@ pub fn connect_socket(
     is_whole: bool,
 ) -> NtStatus {
     let pended = call.pend_with(state, Some(cancel));
-    let (number, id) = (pended.number, number_of(state));
+    let (number, id) = (pended.number, state.new_connection());
     let to = canonical(state, address, to);
     let local = state.locked::<Sockets>().0.get(&address).and_then(|socket| socket.local);
     let source = local.and_then(|local| if state.is_of_host() { Some(local) } else { state.source_of(local, to.ip()) });
@@ -141,11 +141,6 @@ pub fn connect_socket(
         state.after(PATIENCE, move |state| failed(state, address, id, NtStatus::IO_TIMEOUT));
     });
     NtStatus::PENDING
-}
-
-/// The number of a new connection, which no other one has, of whatever machine.
-fn number_of(state: &State) -> u64 {
-    state.machine.random() ^ state.next() << 32
 }
 
 /// An address of IPv4 that is mapped into one of IPv6, as what it is, for a socket that may have both.

@@ -70,8 +70,7 @@ impl Connection {
 
     /// Both sides have ended their streams, and know it: nothing is left to be dropped.
     pub fn is_finished(&self) -> bool {
-        let out = &self.outgoing;
-        out.end.is_some_and(|end| out.received > end) && self.incoming.has_come_to_an_end()
+        self.outgoing.end_is_known() && self.incoming.has_come_to_an_end()
     }
 }
 
@@ -189,8 +188,18 @@ impl Outgoing {
         while self.sends.front().is_some_and(|send| send.end <= self.received) {
             done.extend(self.sends.pop_front());
         }
-        let has_ended = self.end.is_some_and(|end| self.received > end);
-        (done, if has_ended { self.disconnect.take() } else { None })
+        (done, if self.end_is_known() { self.disconnect.take() } else { None })
+    }
+
+    /// The stream ends behind what was sent, if it does not end already. What the other side is told.
+    pub fn finish(&mut self) -> Option<Segment> {
+        self.end = self.end.or(Some(self.queued));
+        self.next()
+    }
+
+    /// The stream has ended, and the other side knows it.
+    pub fn end_is_known(&self) -> bool {
+        self.end.is_some_and(|end| self.received > end)
     }
 
     /// Something was sent that the other side has not received.

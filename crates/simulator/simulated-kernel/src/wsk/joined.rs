@@ -113,6 +113,12 @@ impl Network {
         self.state().locked::<Carrier>().sent()
     }
 
+    /// The machine has no way to the other ones any more, as when its cable is pulled: what is sent to it is lost, and what it sends. Its
+    /// words at barriers arrive all the same.
+    pub fn unplug(&self) {
+        self.state().locked::<Carrier>().unplug();
+    }
+
     /// Tells the other machines, of which there are so many, that this one has come to the barrier of that name, and waits until each of them
     /// has. A name is good for one time.
     pub fn meet(&self, name: &str, others: usize) {
@@ -138,7 +144,9 @@ fn arrive(state: &Arc<State>) {
             let is_due = inbox.front().is_some_and(|first| first.time <= now);
             if is_due { inbox.pop_front() } else { None }
         };
+        let is_unplugged = state.locked::<Carrier>().is_unplugged();
         match due.map(|due| due.content) {
+            Some(Content::Datagram { .. } | Content::Segment { .. }) if is_unplugged => {}
             Some(Content::Datagram { source, destination, bytes }) => state.take_in(source, destination, bytes),
             Some(Content::Segment { source, destination, bytes }) => state.take_in_segment(source, destination, &bytes),
             Some(Content::Signal(name)) => *state.locked::<Joined>().signals.entry(name).or_default() += 1,

@@ -353,6 +353,6 @@ pub fn wanted(state: &Arc<State>, listener: usize, id: u64, ends: (SocketAddr, S
             tell(state, address, Segment::Opened);
             offer(state, listener);
         }
-        None => state.carry_segment(ends.0, ends.1, Segment::Refused.encode(id)),
+        None => state.carry_segment(ends.0, ends.1, &Segment::Refused.encode(id)),
     }
 }

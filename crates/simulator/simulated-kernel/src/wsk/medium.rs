@@ -20,6 +20,7 @@ use network::{
 };
 
 use super::{
+    program::ProgramSockets,
     receive,
     sockets::{Role, Socket, Sockets},
     status::{ADDRESS_ALREADY_EXISTS, INVALID_ADDRESS_COMPONENT},
@@ -90,6 +91,8 @@ pub struct Carrier {
     last_sent: LiteMap<SocketAddr, Vec<u8>>,
     /// What goes to other machines, if there are any.
     outbox: Option<Vec<Timed>>,
+    /// Nothing goes to them any more, nor comes from them.
+    is_unplugged: bool,
 }
 
 impl Part for Mutex<Carrier> {}
@@ -102,6 +105,28 @@ impl Carrier {
     /// From now on there are other machines.
     pub fn join(&mut self) {
         self.outbox = Some(Vec::new());
+    }
+
+    /// From now on nothing goes to other machines, nor comes from them.
+    pub fn unplug(&mut self) {
+        self.is_unplugged = true;
+        if let Some(outbox) = &mut self.outbox {
+            outbox.retain(|sent| matches!(sent.content, Content::Signal(_)));
+        }
+    }
+
+    /// Returns true if nothing comes from other machines.
+    pub const fn is_unplugged(&self) -> bool {
+        self.is_unplugged
+    }
+
+    /// Sends something to other machines. Returns false if there are none.
+    fn send(&mut self, time: u64, content: impl FnOnce() -> Content) -> bool {
+        let Some(outbox) = &mut self.outbox else { return false };
+        if !self.is_unplugged {
+            outbox.push(Timed { time, content: content() });
+        }
+        true
     }
 
     /// What was sent to other machines since this was last called.
@@ -119,6 +144,23 @@ impl Carrier {
     /// Segments are taken in from now on.
     pub const fn set_take_in(&mut self, take_in: TakeIn) {
         self.take_in = Some(take_in);
+    }
+
+    /// The port for a socket that wants that address, where others have these.
+    fn port_for(&mut self, wanted: SocketAddr, bound: &[SocketAddr]) -> Result<u16, NtStatus> {
+        let is_taken = |port: u16| {
+            bound.iter().any(|other| {
+                let same = other.ip() == wanted.ip() || other.ip().is_unspecified() || wanted.ip().is_unspecified();
+                other.port() == port && other.is_ipv4() == wanted.is_ipv4() && same
+            })
+        };
+        if wanted.port() != 0 {
+            return if is_taken(wanted.port()) { Err(ADDRESS_ALREADY_EXISTS) } else { Ok(wanted.port()) };
+        }
+        let first = self.last_port.map_or(FIRST_PORT, |port| port.saturating_add(1));
+        let free = (first..=u16::MAX).chain(FIRST_PORT..first).find(|&port| !is_taken(port));
+        self.last_port = free.or(self.last_port);
+        free.ok_or(ADDRESS_ALREADY_EXISTS)
     }
 
     /// When a segment arrives, and how often. TCP's checksum finds what the network has changed, also where datagrams have none.
@@ -238,29 +280,24 @@ impl State {
         // Each protocol has ports of its own.
         let others = sockets.0.values().filter(|other| other.is_stream() == is_stream && !other.shares_port());
         let others = others.filter(|other| !is_shared || !other.is_shared());
-        let bound: Vec<SocketAddr> = others.filter_map(|other| other.local).collect();
-        let is_taken = |port: u16| {
-            bound.iter().any(|other| {
-                let same = other.ip() == wanted.ip() || other.ip().is_unspecified() || wanted.ip().is_unspecified();
-                other.port() == port && other.is_ipv4() == wanted.is_ipv4() && same
-            })
-        };
-        let port = if wanted.port() == 0 {
-            let first = carrier.last_port.map_or(FIRST_PORT, |port| port.saturating_add(1));
-            (first..=u16::MAX).chain(FIRST_PORT..first).find(|&port| !is_taken(port)).unwrap_or(0)
-        } else {
-            wanted.port()
-        };
-        if port == 0 || is_taken(port) {
-            return Err(ADDRESS_ALREADY_EXISTS);
-        }
-        if wanted.port() == 0 {
-            carrier.last_port = Some(port);
-        }
+        let bound = others.filter_map(|other| other.local).chain(self.locked::<ProgramSockets>().bound(is_stream));
+        let port = carrier.port_for(wanted, &bound.collect::<Vec<_>>())?;
         if let Some(socket) = sockets.0.get_mut(&address) {
             socket.local = Some(SocketAddr::new(wanted.ip(), port));
         }
         Ok(())
+    }
+
+    /// The address for a socket of a program that wants this one: with a port of its own if that has none.
+    pub fn address_of_program(&self, wanted: SocketAddr, is_stream: bool) -> Result<SocketAddr, NtStatus> {
+        if !wanted.ip().is_unspecified() && !self.is_own(wanted.ip()) {
+            return Err(INVALID_ADDRESS_COMPONENT);
+        }
+        let (sockets, mut carrier) = (self.locked::<Sockets>(), self.locked::<Carrier>());
+        let others = sockets.0.values().filter(|other| other.is_stream() == is_stream && !other.shares_port());
+        let bound = others.filter_map(|other| other.local).chain(self.locked::<ProgramSockets>().bound(is_stream));
+        let port = carrier.port_for(wanted, &bound.collect::<Vec<_>>())?;
+        Ok(SocketAddr::new(wanted.ip(), port))
     }
 
     /// Returns true if the host carries what is sent.
@@ -295,18 +332,17 @@ impl State {
     }
 
     /// Carries a segment of TCP.
-    pub fn carry_segment(self: &Arc<Self>, source: SocketAddr, destination: SocketAddr, bytes: Vec<u8>) {
+    pub fn carry_segment(self: &Arc<Self>, source: SocketAddr, destination: SocketAddr, bytes: &[u8]) {
         let (is_own, now) = (self.is_own(destination.ip()), self.machine.now());
         let mut carrier = self.locked::<Carrier>();
         let Some(take_in) = carrier.take_in else { return };
-        if let Some(outbox) = carrier.outbox.as_mut().filter(|_| !is_own) {
-            outbox.push(Timed { time: now, content: Content::Segment { source, destination, bytes } });
+        if !is_own && carrier.send(now, || Content::Segment { source, destination, bytes: bytes.to_vec() }) {
             return;
         }
         let arrivals = carrier.carry_segment(now, source, destination, bytes.len());
         drop(carrier);
         for time in arrivals {
-            let bytes = bytes.clone();
+            let bytes = bytes.to_vec();
             self.after(1 + time.saturating_sub(now), move |state| take_in(state, source, destination, &bytes));
         }
     }
@@ -332,14 +368,18 @@ impl State {
         }
         let Some(local) = socket.local else { return };
         drop(sockets);
+        self.carry_from(local, destination, bytes);
+    }
+
+    /// Carries a datagram of a socket with that address, in memory or to another machine.
+    pub fn carry_from(self: &Arc<Self>, local: SocketAddr, destination: SocketAddr, bytes: &[u8]) {
         let is_own = self.is_own(destination.ip());
         let Some(source) = self.source_of(local, destination.ip()) else { return };
         let now = self.machine.now();
         let mut arrivals = Vec::new();
         let mut carrier = self.locked::<Carrier>();
         carrier.last_sent.insert(source, bytes.to_vec());
-        if let Some(outbox) = carrier.outbox.as_mut().filter(|_| !is_own) {
-            outbox.push(Timed { time: now, content: Content::Datagram { source, destination, bytes: bytes.to_vec() } });
+        if !is_own && carrier.send(now, || Content::Datagram { source, destination, bytes: bytes.to_vec() }) {
             return;
         }
         if let Some(lane) = carrier.lane(source, destination) {
@@ -356,8 +396,9 @@ impl State {
 
     /// A datagram has come: to the socket that gets it, or to nobody.
     pub fn take_in(self: &Arc<Self>, source: SocketAddr, destination: SocketAddr, bytes: Vec<u8>) {
-        if let Some(to) = self.socket_at(destination) {
-            self.arrive_at(to, Datagram { source, bytes });
+        match self.socket_at(destination) {
+            Some(to) => self.arrive_at(to, Datagram { source, bytes }),
+            None => self.locked::<ProgramSockets>().take_in_datagram(source, destination, bytes),
         }
     }
 

@@ -3,7 +3,7 @@
 #![allow(non_snake_case, reason = "names of the C headers")]
 
 mod address;
-mod arrival;
+pub mod arrival;
 mod broken;
 mod buffer;
 mod client;
@@ -12,7 +12,7 @@ pub mod clockwork;
 mod close;
 mod connect;
 mod connected;
-mod connection;
+pub mod connection;
 mod control;
 pub mod host_stream;
 mod indication;
@@ -23,14 +23,15 @@ pub mod medium;
 pub mod names;
 mod ndk;
 mod options;
+pub mod program;
 mod receive;
 pub mod request;
-mod segment;
+pub mod segment;
 mod send;
 mod socket;
 pub mod sockets;
-mod status;
-mod stream;
+pub mod status;
+pub mod stream;
 mod stream_receive;
 mod stream_send;
 

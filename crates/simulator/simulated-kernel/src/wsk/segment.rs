@@ -2,6 +2,9 @@
 //!
 //! Bytes are counted from the first of the stream, so that it does not matter in which order segments come, nor how often.
 
+/// How long the other side may be silent, in microseconds, about what it has to answer: as long as Windows asks for a connection.
+pub const PATIENCE: u64 = 21_000_000;
+
 /// Something that one end tells the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {

@@ -338,6 +338,14 @@ impl State {
         work(found)
     }
 
+    /// The addresses at which sockets listen for connections.
+    pub fn listening(&self) -> Vec<SocketAddr> {
+        let sockets = self.locked::<Sockets>();
+        let listen =
+            sockets.0.values().filter(|socket| matches!(socket.role, Role::Listening(_)) && !socket.is_closing);
+        listen.filter_map(|socket| socket.local).collect()
+    }
+
     /// A function of a socket is called, until what comes back is dropped.
     pub fn enter_socket(&self, socket: *mut WSK_SOCKET, routine: &str) -> InCall<'_> {
         self.with_socket(socket, routine, |socket| socket.calls += 1);

@@ -11,8 +11,12 @@ use super::{
 };
 use crate::state::State;
 
-/// How long the other side may be silent, in microseconds, about what it has to answer: as long as Windows asks for a connection.
-pub const PATIENCE: u64 = 21_000_000;
+impl State {
+    /// The number of a new connection, which no other one has, of whatever machine.
+    pub fn new_connection(&self) -> u64 {
+        self.machine.random() ^ self.next() << 32
+    }
+}
 
 /// Does something with a socket's connection, if the socket is there and has one.
 pub fn with_connection<R>(state: &State, address: usize, work: impl FnOnce(&mut Connection) -> R) -> Option<R> {
@@ -32,7 +36,7 @@ pub fn tell(state: &Arc<State>, address: usize, segment: Segment) {
         local.zip(connection.remote).map(|way| (way, connection.id))
     };
     if let Some(((local, remote), id)) = way {
-        state.carry_segment(local, remote, segment.encode(id));
+        state.carry_segment(local, remote, &segment.encode(id));
     }
 }
 

@@ -10,9 +10,10 @@ use super::{
     buffer::Buffer,
     connection::Stage,
     request::{self, Call},
+    segment::PATIENCE,
     sockets::{self, Sockets},
     status::{CANCELLED, GRACEFUL_DISCONNECT},
-    stream::{By, PATIENCE, end, tell, with_connection},
+    stream::{By, end, tell, with_connection},
     stream_receive::{feed, of_connection, refusal},
 };
 use crate::{context, pins::Pin, report::bug_check, rule::Rule, state::State};
