@@ -312,6 +312,8 @@ macro_rules! with_routines {
                 vDbgPrintExWithPrefix
             }
             "ndis.sys" {
+                NdisAcquireRWLockRead
+                NdisAcquireRWLockWrite
                 NdisAllocateCloneOidRequest
                 NdisAllocateIoWorkItem
                 NdisAllocateMdl
@@ -319,7 +321,10 @@ macro_rules! with_routines {
                 NdisAllocateMemoryWithTagPriority
                 NdisAllocateNetBufferAndNetBufferList
                 NdisAllocateNetBufferListPool
+                NdisAllocateRWLock
+                NdisAllocateTimerObject
                 NdisCancelSendNetBufferLists
+                NdisCancelTimerObject
                 NdisCloseAdapterEx
                 NdisCloseConfiguration
                 NdisCompleteBindAdapterEx
@@ -354,6 +359,8 @@ macro_rules! with_routines {
                 NdisFreeMemory
                 NdisFreeNetBufferList
                 NdisFreeNetBufferListPool
+                NdisFreeRWLock
+                NdisFreeTimerObject
                 NdisGeneratePartialCancelId
                 NdisGetDataBuffer
                 NdisGetDeviceReservedExtension
@@ -382,11 +389,13 @@ macro_rules! with_routines {
                 NdisReadNetworkAddress
                 NdisRegisterDeviceEx
                 NdisRegisterProtocolDriver
+                NdisReleaseRWLock
                 NdisResetEvent
                 NdisReturnNetBufferLists
                 NdisSendNetBufferLists
                 NdisSetEvent
                 NdisSetOptionalHandlers
+                NdisSetTimerObject
                 NdisWaitEvent
             }
             "netio.sys" {

@@ -216,6 +216,8 @@ fn parts() -> Parts {
     parts.add::<Mutex<Pools>>();
     parts.add::<Mutex<Sends>>();
     parts.add::<Mutex<ndis::work_item::WorkItems>>();
+    parts.add::<Mutex<ndis::timer::Timers>>();
+    parts.add::<Mutex<ndis::rw_lock::RwLocks>>();
     parts
 }
 
