@@ -15,6 +15,7 @@ mod guards;
 mod moved;
 mod objects;
 mod opened;
+mod partial_mdls;
 mod plug;
 mod processes;
 mod processors;

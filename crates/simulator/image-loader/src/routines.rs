@@ -105,6 +105,7 @@ macro_rules! with_routines {
                 IoAttachDeviceToDeviceStack
                 IoBuildAsynchronousFsdRequest
                 IoBuildDeviceIoControlRequest
+                IoBuildPartialMdl
                 IoBuildSynchronousFsdRequest
                 IoCancelIrp
                 IoCreateDevice

@@ -25,6 +25,7 @@ mod misc;
 mod mutex;
 pub mod notification;
 mod object;
+mod partial_mdl;
 mod probe;
 pub mod process;
 mod processor;
