@@ -17,6 +17,7 @@ mod objects;
 mod opened;
 mod partial_mdls;
 mod plug;
+mod pool_variants;
 mod processes;
 mod processors;
 mod reference;

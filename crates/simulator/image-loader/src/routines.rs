@@ -36,8 +36,13 @@ macro_rules! with_routines {
                 ExAcquireSpinLockShared
                 ExAcquireSpinLockSharedAtDpcLevel
                 ExAllocateCacheAwareRundownProtection
+                ExAllocatePool
                 ExAllocatePool2
+                ExAllocatePool3
+                ExAllocatePoolWithQuota
+                ExAllocatePoolWithQuotaTag
                 ExAllocatePoolWithTag
+                ExAllocatePoolWithTagPriority
                 ExAllocateTimer
                 ExCancelTimer
                 ExCreateCallback
@@ -51,6 +56,7 @@ macro_rules! with_routines {
                 ExFlushLookasideListEx
                 ExFreeCacheAwareRundownProtection
                 ExFreePool
+                ExFreePool2
                 ExFreePoolWithTag
                 ExInitializeLookasideListEx
                 ExInitializeNPagedLookasideList

@@ -26,6 +26,7 @@ mod mutex;
 pub mod notification;
 mod object;
 mod partial_mdl;
+mod pool_variants;
 mod probe;
 pub mod process;
 mod processor;
