@@ -6,6 +6,7 @@
 
 extern crate wdk_bindings as wdk_sys;
 
+mod affinity;
 mod asked;
 mod callbacks;
 mod clocks;

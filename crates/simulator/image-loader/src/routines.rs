@@ -161,6 +161,7 @@ macro_rules! with_routines {
                 KeDelayExecutionThread
                 KeEnterCriticalRegion
                 KeFlushQueuedDpcs
+                KeGetCurrentNodeNumber
                 KeGetCurrentProcessorNumberEx
                 KeGetCurrentThread
                 KeGetProcessorIndexFromNumber
@@ -182,9 +183,11 @@ macro_rules! with_routines {
                 KeQueryActiveProcessorCountEx
                 KeQueryActiveProcessors
                 KeQueryGroupAffinity
+                KeQueryHighestNodeNumber
                 KeQueryInterruptTimePrecise
                 KeQueryMaximumProcessorCount
                 KeQueryMaximumProcessorCountEx
+                KeQueryNodeActiveAffinity
                 KeQueryPerformanceCounter
                 KeQueryPriorityThread
                 KeQuerySystemTimePrecise
@@ -203,11 +206,15 @@ macro_rules! with_routines {
                 KeReleaseSpinLockFromDpcLevel
                 KeRemoveQueueDpc
                 KeResetEvent
+                KeRevertToUserAffinityThread
+                KeRevertToUserAffinityThreadEx
                 KeRevertToUserGroupAffinityThread
                 KeSetCoalescableTimer
                 KeSetEvent
                 KeSetImportanceDpc
                 KeSetPriorityThread
+                KeSetSystemAffinityThread
+                KeSetSystemAffinityThreadEx
                 KeSetSystemGroupAffinityThread
                 KeSetTargetProcessorDpc
                 KeSetTargetProcessorDpcEx
