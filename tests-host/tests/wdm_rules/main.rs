@@ -10,6 +10,7 @@ mod affinity;
 mod asked;
 mod callbacks;
 mod clocks;
+mod conversions;
 mod driver;
 mod files;
 mod guards;

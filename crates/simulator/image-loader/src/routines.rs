@@ -277,6 +277,7 @@ macro_rules! with_routines {
                 PsSetCreateThreadNotifyRoutine
                 PsSetLoadImageNotifyRoutine
                 PsTerminateSystemThread
+                RtlAnsiStringToUnicodeString
                 RtlCheckRegistryKey
                 RtlCopyUnicodeString
                 RtlDeleteElementGenericTable
@@ -286,6 +287,8 @@ macro_rules! with_routines {
                 RtlEnumerateGenericTableAvl
                 RtlEnumerateGenericTableWithoutSplaying
                 RtlEnumerateGenericTableWithoutSplayingAvl
+                RtlFreeAnsiString
+                RtlFreeUnicodeString
                 RtlGetElementGenericTable
                 RtlGetElementGenericTableAvl
                 RtlGetVersion
@@ -302,7 +305,12 @@ macro_rules! with_routines {
                 RtlNumberGenericTableElements
                 RtlNumberGenericTableElementsAvl
                 RtlQueryRegistryValues
+                RtlStringFromGUID
+                RtlUnicodeStringToAnsiString
+                RtlUpcaseUnicodeString
+                RtlVerifyVersionInfo
                 RtlWriteRegistryValue
+                VerSetConditionMask
                 WmiQueryTraceInformation
                 WmiTraceMessage
                 WmiTraceMessageVa

@@ -36,6 +36,7 @@ mod registry_values;
 mod resource;
 pub mod rundown;
 pub mod shared_lock;
+mod strings;
 pub mod system_callbacks;
 pub mod system_thread;
 pub mod thread;
