@@ -6,8 +6,10 @@
 
 extern crate wdk_bindings as wdk_sys;
 
+mod addresses;
 mod affinity;
 mod asked;
+mod bug_check_callbacks;
 mod callbacks;
 mod clocks;
 mod conversions;

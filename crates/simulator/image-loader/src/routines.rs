@@ -58,6 +58,7 @@ macro_rules! with_routines {
                 ExFreePool
                 ExFreePool2
                 ExFreePoolWithTag
+                ExGetPreviousMode
                 ExInitializeLookasideListEx
                 ExInitializeNPagedLookasideList
                 ExInitializePagedLookasideList
@@ -159,6 +160,8 @@ macro_rules! with_routines {
                 KeCancelTimer
                 KeClearEvent
                 KeDelayExecutionThread
+                KeDeregisterBugCheckCallback
+                KeDeregisterBugCheckReasonCallback
                 KeEnterCriticalRegion
                 KeFlushQueuedDpcs
                 KeGetCurrentNodeNumber
@@ -197,6 +200,8 @@ macro_rules! with_routines {
                 KeReadStateMutex
                 KeReadStateSemaphore
                 KeReadStateTimer
+                KeRegisterBugCheckCallback
+                KeRegisterBugCheckReasonCallback
                 KeReleaseGuardedMutex
                 KeReleaseInStackQueuedSpinLock
                 KeReleaseInStackQueuedSpinLockFromDpcLevel
@@ -227,12 +232,17 @@ macro_rules! with_routines {
                 KeWaitForMultipleObjects
                 KeWaitForSingleObject
                 KfRaiseIrql
+                MmAllocateContiguousMemory
                 MmAllocateMdlForIoSpace
                 MmAllocatePagesForMdl
                 MmAllocatePagesForMdlEx
                 MmBuildMdlForNonPagedPool
+                MmCopyMemory
+                MmFreeContiguousMemory
                 MmFreePagesFromMdl
+                MmGetPhysicalAddress
                 MmGetSystemRoutineAddress
+                MmIsAddressValid
                 MmMapIoSpace
                 MmMapIoSpaceEx
                 MmMapLockedPagesSpecifyCache

@@ -153,6 +153,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<SpinLocks>>();
     parts.add::<Mutex<SharedLocks>>();
     parts.add::<LockWaits>();
+    parts.add::<Mutex<wdm::bug_check_callbacks::BugCheckCallbacks>>();
     parts.add::<Mutex<Callbacks>>();
     parts.add::<Told>();
     parts.add::<Mutex<Resolution>>();

@@ -2,8 +2,10 @@
 
 #![allow(non_snake_case, reason = "names of the C headers")]
 
+mod addresses;
 #[cfg(unix)]
 mod backtrace;
+pub mod bug_check_callbacks;
 pub mod callback;
 pub mod clock;
 pub mod dpc;
