@@ -16,6 +16,7 @@ mod conversions;
 mod driver;
 mod files;
 mod guards;
+mod keys;
 mod moved;
 mod objects;
 mod opened;

@@ -98,6 +98,7 @@ macro_rules! with_routines {
                 ExTryAcquirePushLockExclusiveEx
                 ExTryToAcquireFastMutex
                 ExUnregisterCallback
+                ExUuidCreate
                 ExWaitForRundownProtectionRelease
                 ExWaitForRundownProtectionReleaseCacheAware
                 ExpInterlockedFlushSList
@@ -328,12 +329,16 @@ macro_rules! with_routines {
                 ZwCreateFile
                 ZwCreateKey
                 ZwDeleteFile
+                ZwDeleteKey
                 ZwDeleteValueKey
+                ZwEnumerateKey
+                ZwEnumerateValueKey
                 ZwFlushBuffersFile
                 ZwOpenFile
                 ZwOpenKey
                 ZwQueryDirectoryFile
                 ZwQueryInformationFile
+                ZwQueryKey
                 ZwQueryValueKey
                 ZwReadFile
                 ZwSetInformationFile
