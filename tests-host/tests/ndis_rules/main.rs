@@ -15,6 +15,8 @@ mod lifecycle;
 mod own;
 mod pending;
 mod protocols;
+mod rw_locks;
+mod timers;
 mod wrong;
 
 /// Whoever adds a routine to the crate adds it to the simulation: without it, a driver that uses it does not link.

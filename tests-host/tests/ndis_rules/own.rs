@@ -28,6 +28,8 @@ macro_rules! call {
     }};
 }
 
+pub(crate) use call;
+
 /// Registers a control device of that extension: the device and its handle.
 fn register(extension: u32) -> (*mut ndis::DEVICE_OBJECT, NDIS_HANDLE) {
     let mut names = [[0; 16]; 2];

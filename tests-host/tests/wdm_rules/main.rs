@@ -6,16 +6,23 @@
 
 extern crate wdk_bindings as wdk_sys;
 
+mod addresses;
+mod affinity;
 mod asked;
+mod bug_check_callbacks;
 mod callbacks;
 mod clocks;
+mod conversions;
 mod driver;
 mod files;
 mod guards;
+mod keys;
 mod moved;
 mod objects;
 mod opened;
+mod partial_mdls;
 mod plug;
+mod pool_variants;
 mod processes;
 mod processors;
 mod reference;

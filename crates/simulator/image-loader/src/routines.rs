@@ -36,8 +36,13 @@ macro_rules! with_routines {
                 ExAcquireSpinLockShared
                 ExAcquireSpinLockSharedAtDpcLevel
                 ExAllocateCacheAwareRundownProtection
+                ExAllocatePool
                 ExAllocatePool2
+                ExAllocatePool3
+                ExAllocatePoolWithQuota
+                ExAllocatePoolWithQuotaTag
                 ExAllocatePoolWithTag
+                ExAllocatePoolWithTagPriority
                 ExAllocateTimer
                 ExCancelTimer
                 ExCreateCallback
@@ -51,7 +56,9 @@ macro_rules! with_routines {
                 ExFlushLookasideListEx
                 ExFreeCacheAwareRundownProtection
                 ExFreePool
+                ExFreePool2
                 ExFreePoolWithTag
+                ExGetPreviousMode
                 ExInitializeLookasideListEx
                 ExInitializeNPagedLookasideList
                 ExInitializePagedLookasideList
@@ -91,6 +98,7 @@ macro_rules! with_routines {
                 ExTryAcquirePushLockExclusiveEx
                 ExTryToAcquireFastMutex
                 ExUnregisterCallback
+                ExUuidCreate
                 ExWaitForRundownProtectionRelease
                 ExWaitForRundownProtectionReleaseCacheAware
                 ExpInterlockedFlushSList
@@ -105,6 +113,7 @@ macro_rules! with_routines {
                 IoAttachDeviceToDeviceStack
                 IoBuildAsynchronousFsdRequest
                 IoBuildDeviceIoControlRequest
+                IoBuildPartialMdl
                 IoBuildSynchronousFsdRequest
                 IoCancelIrp
                 IoCreateDevice
@@ -152,8 +161,11 @@ macro_rules! with_routines {
                 KeCancelTimer
                 KeClearEvent
                 KeDelayExecutionThread
+                KeDeregisterBugCheckCallback
+                KeDeregisterBugCheckReasonCallback
                 KeEnterCriticalRegion
                 KeFlushQueuedDpcs
+                KeGetCurrentNodeNumber
                 KeGetCurrentProcessorNumberEx
                 KeGetCurrentThread
                 KeGetProcessorIndexFromNumber
@@ -175,9 +187,11 @@ macro_rules! with_routines {
                 KeQueryActiveProcessorCountEx
                 KeQueryActiveProcessors
                 KeQueryGroupAffinity
+                KeQueryHighestNodeNumber
                 KeQueryInterruptTimePrecise
                 KeQueryMaximumProcessorCount
                 KeQueryMaximumProcessorCountEx
+                KeQueryNodeActiveAffinity
                 KeQueryPerformanceCounter
                 KeQueryPriorityThread
                 KeQuerySystemTimePrecise
@@ -187,6 +201,8 @@ macro_rules! with_routines {
                 KeReadStateMutex
                 KeReadStateSemaphore
                 KeReadStateTimer
+                KeRegisterBugCheckCallback
+                KeRegisterBugCheckReasonCallback
                 KeReleaseGuardedMutex
                 KeReleaseInStackQueuedSpinLock
                 KeReleaseInStackQueuedSpinLockFromDpcLevel
@@ -196,11 +212,15 @@ macro_rules! with_routines {
                 KeReleaseSpinLockFromDpcLevel
                 KeRemoveQueueDpc
                 KeResetEvent
+                KeRevertToUserAffinityThread
+                KeRevertToUserAffinityThreadEx
                 KeRevertToUserGroupAffinityThread
                 KeSetCoalescableTimer
                 KeSetEvent
                 KeSetImportanceDpc
                 KeSetPriorityThread
+                KeSetSystemAffinityThread
+                KeSetSystemAffinityThreadEx
                 KeSetSystemGroupAffinityThread
                 KeSetTargetProcessorDpc
                 KeSetTargetProcessorDpcEx
@@ -213,12 +233,17 @@ macro_rules! with_routines {
                 KeWaitForMultipleObjects
                 KeWaitForSingleObject
                 KfRaiseIrql
+                MmAllocateContiguousMemory
                 MmAllocateMdlForIoSpace
                 MmAllocatePagesForMdl
                 MmAllocatePagesForMdlEx
                 MmBuildMdlForNonPagedPool
+                MmCopyMemory
+                MmFreeContiguousMemory
                 MmFreePagesFromMdl
+                MmGetPhysicalAddress
                 MmGetSystemRoutineAddress
+                MmIsAddressValid
                 MmMapIoSpace
                 MmMapIoSpaceEx
                 MmMapLockedPagesSpecifyCache
@@ -263,6 +288,7 @@ macro_rules! with_routines {
                 PsSetCreateThreadNotifyRoutine
                 PsSetLoadImageNotifyRoutine
                 PsTerminateSystemThread
+                RtlAnsiStringToUnicodeString
                 RtlCheckRegistryKey
                 RtlCopyUnicodeString
                 RtlDeleteElementGenericTable
@@ -272,6 +298,8 @@ macro_rules! with_routines {
                 RtlEnumerateGenericTableAvl
                 RtlEnumerateGenericTableWithoutSplaying
                 RtlEnumerateGenericTableWithoutSplayingAvl
+                RtlFreeAnsiString
+                RtlFreeUnicodeString
                 RtlGetElementGenericTable
                 RtlGetElementGenericTableAvl
                 RtlGetVersion
@@ -288,7 +316,12 @@ macro_rules! with_routines {
                 RtlNumberGenericTableElements
                 RtlNumberGenericTableElementsAvl
                 RtlQueryRegistryValues
+                RtlStringFromGUID
+                RtlUnicodeStringToAnsiString
+                RtlUpcaseUnicodeString
+                RtlVerifyVersionInfo
                 RtlWriteRegistryValue
+                VerSetConditionMask
                 WmiQueryTraceInformation
                 WmiTraceMessage
                 WmiTraceMessageVa
@@ -296,12 +329,16 @@ macro_rules! with_routines {
                 ZwCreateFile
                 ZwCreateKey
                 ZwDeleteFile
+                ZwDeleteKey
                 ZwDeleteValueKey
+                ZwEnumerateKey
+                ZwEnumerateValueKey
                 ZwFlushBuffersFile
                 ZwOpenFile
                 ZwOpenKey
                 ZwQueryDirectoryFile
                 ZwQueryInformationFile
+                ZwQueryKey
                 ZwQueryValueKey
                 ZwReadFile
                 ZwSetInformationFile
@@ -312,6 +349,8 @@ macro_rules! with_routines {
                 vDbgPrintExWithPrefix
             }
             "ndis.sys" {
+                NdisAcquireRWLockRead
+                NdisAcquireRWLockWrite
                 NdisAllocateCloneOidRequest
                 NdisAllocateIoWorkItem
                 NdisAllocateMdl
@@ -319,7 +358,10 @@ macro_rules! with_routines {
                 NdisAllocateMemoryWithTagPriority
                 NdisAllocateNetBufferAndNetBufferList
                 NdisAllocateNetBufferListPool
+                NdisAllocateRWLock
+                NdisAllocateTimerObject
                 NdisCancelSendNetBufferLists
+                NdisCancelTimerObject
                 NdisCloseAdapterEx
                 NdisCloseConfiguration
                 NdisCompleteBindAdapterEx
@@ -354,6 +396,8 @@ macro_rules! with_routines {
                 NdisFreeMemory
                 NdisFreeNetBufferList
                 NdisFreeNetBufferListPool
+                NdisFreeRWLock
+                NdisFreeTimerObject
                 NdisGeneratePartialCancelId
                 NdisGetDataBuffer
                 NdisGetDeviceReservedExtension
@@ -382,11 +426,13 @@ macro_rules! with_routines {
                 NdisReadNetworkAddress
                 NdisRegisterDeviceEx
                 NdisRegisterProtocolDriver
+                NdisReleaseRWLock
                 NdisResetEvent
                 NdisReturnNetBufferLists
                 NdisSendNetBufferLists
                 NdisSetEvent
                 NdisSetOptionalHandlers
+                NdisSetTimerObject
                 NdisWaitEvent
             }
             "netio.sys" {

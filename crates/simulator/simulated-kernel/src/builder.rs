@@ -153,6 +153,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<SpinLocks>>();
     parts.add::<Mutex<SharedLocks>>();
     parts.add::<LockWaits>();
+    parts.add::<Mutex<wdm::bug_check_callbacks::BugCheckCallbacks>>();
     parts.add::<Mutex<Callbacks>>();
     parts.add::<Told>();
     parts.add::<Mutex<Resolution>>();
@@ -216,6 +217,8 @@ fn parts() -> Parts {
     parts.add::<Mutex<Pools>>();
     parts.add::<Mutex<Sends>>();
     parts.add::<Mutex<ndis::work_item::WorkItems>>();
+    parts.add::<Mutex<ndis::timer::Timers>>();
+    parts.add::<Mutex<ndis::rw_lock::RwLocks>>();
     parts
 }
 

@@ -115,6 +115,16 @@ pub fn contains(address: usize) -> bool {
     READY.load(Relaxed) && BASE.get().is_some_and(|&base| (base..base + ARENA).contains(&address))
 }
 
+/// How far from its first address one of the pool's is.
+pub fn offset_of(address: usize) -> Option<usize> {
+    if contains(address) { Some(address - BASE.get()?) } else { None }
+}
+
+/// The address of the pool that is so far from its first one.
+pub fn address_at(offset: usize) -> Option<usize> {
+    BASE.get().map(|&base| base + offset).filter(|&address| contains(address))
+}
+
 /// Says if there is a block in use around the address; `None` if it is no address of the pool.
 pub fn is_live(address: usize) -> Option<bool> {
     (contains(address) || crate::paged::contains(address)).then(|| {

@@ -2,7 +2,7 @@
 
 use super::{
     configuration::Configurations, device::ControlDevices, owner::Owner, pool::Pools, registration::Miniports,
-    work_item::WorkItems,
+    rw_lock::RwLocks, timer::Timers, work_item::WorkItems,
 };
 use crate::{context::DriverId, report::bug_check, rule::Rule, state::State};
 
@@ -26,6 +26,14 @@ impl State {
         }
         if self.locked::<WorkItems>().0.values().any(|item| of(item.owner)) {
             bug_check(Rule::ReferenceLeak, format_args!("{name} left a work item"));
+        }
+        let site = self.locked::<Timers>().left(&of);
+        if let Some(site) = site {
+            bug_check(Rule::ReferenceLeak, format_args!("{name} left a timer of NDIS, which was allocated{site}"));
+        }
+        let site = self.locked::<RwLocks>().left(&of);
+        if let Some(site) = site {
+            bug_check(Rule::ReferenceLeak, format_args!("{name} left a lock of NDIS, which was allocated{site}"));
         }
         self.locked::<Pools>().check_nothing_left(of, name);
     }

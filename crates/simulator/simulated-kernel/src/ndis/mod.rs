@@ -35,9 +35,11 @@ pub mod receive;
 pub mod registration;
 pub mod restart;
 pub mod routines;
+pub mod rw_lock;
 pub mod send;
 pub mod status;
 pub mod structure;
+pub mod timer;
 pub mod work_item;
 
 pub use self::{

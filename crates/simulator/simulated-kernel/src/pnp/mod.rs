@@ -334,6 +334,7 @@ impl Driver {
         state.check_keys(id, name);
         state.check_files(id, name);
         state.check_ex_timers(id, name);
+        state.check_bug_check_callbacks(id, name);
         state.check_rundowns(id, name);
         state.check_threads(id, name);
         state.check_references(id, name);

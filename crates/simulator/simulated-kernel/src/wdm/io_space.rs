@@ -231,6 +231,15 @@ impl State {
         }
     }
 
+    /// The physical address of a device's memory that is mapped at this address.
+    pub fn device_address(&self, address: usize) -> Option<u64> {
+        let space = self.locked::<IoSpace>();
+        space.ranges.iter().find_map(|(&start, memory)| {
+            let offset = address.checked_sub(memory.block).filter(|_| memory.users > 0)?;
+            (offset < memory.length).then_some(start + offset as u64)
+        })
+    }
+
     /// An MDL of a device's memory is freed.
     pub fn leave_io_space(&self, range: u64) {
         if let Some(memory) = self.locked::<IoSpace>().ranges.get_mut(&range) {

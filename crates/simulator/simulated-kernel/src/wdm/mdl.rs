@@ -5,7 +5,7 @@ use std::{ptr, sync::Mutex};
 use host::machine::{self, Irql};
 use litemap::LiteMap;
 use wdk_bindings::{
-    BOOLEAN, CSHORT, KPROCESSOR_MODE, LOCK_OPERATION, MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_PAGES_LOCKED,
+    BOOLEAN, CSHORT, KPROCESSOR_MODE, LOCK_OPERATION, MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_PAGES_LOCKED, MDL_PARTIAL,
     MDL_SOURCE_IS_NONPAGED_POOL, MEMORY_CACHING_TYPE, PHYSICAL_ADDRESS, PIRP, PVOID, SIZE_T, ULONG,
 };
 
@@ -23,9 +23,12 @@ use crate::{
 const TAG: u32 = u32::from_ne_bytes(*b"Mdl ");
 /// That of pages for one.
 const PAGES: u32 = u32::from_ne_bytes(*b"MmMd");
-const FLAG_MAPPED: CSHORT = flag(MDL_MAPPED_TO_SYSTEM_VA);
-const FLAG_NON_PAGED: CSHORT = flag(MDL_SOURCE_IS_NONPAGED_POOL);
-const FLAG_LOCKED: CSHORT = flag(MDL_PAGES_LOCKED);
+pub(super) const FLAG_MAPPED: CSHORT = flag(MDL_MAPPED_TO_SYSTEM_VA);
+pub(super) const FLAG_NON_PAGED: CSHORT = flag(MDL_SOURCE_IS_NONPAGED_POOL);
+pub(super) const FLAG_LOCKED: CSHORT = flag(MDL_PAGES_LOCKED);
+pub(super) const FLAG_PARTIAL: CSHORT = flag(MDL_PARTIAL);
+/// `MDL_PARTIAL_HAS_BEEN_MAPPED`: it has a mapping of its own, which `MmPrepareMdlForReuse` and `IoFreeMdl` take away.
+pub(super) const FLAG_OWN_MAPPING: CSHORT = 0x20;
 
 #[expect(clippy::cast_possible_truncation, reason = "flags of sixteen bits")]
 const fn flag(flag: u32) -> CSHORT {
@@ -40,6 +43,8 @@ pub struct Mdls {
     pages: LiteMap<usize, usize>,
     /// Those of a device's memory, and its range.
     io_space: LiteMap<usize, u64>,
+    /// Those that describe a part of another one, and which.
+    pub(super) partial: LiteMap<usize, usize>,
 }
 
 impl Part for Mutex<Mdls> {}
@@ -58,7 +63,7 @@ impl State {
     }
 
     /// The MDL is one of the system's, or one that a driver has laid out in memory of its own (`MmInitializeMdl`): that is known from here on.
-    fn known_or_own(&self, mdl: *mut MDL) {
+    pub(super) fn known_or_own(&self, mdl: *mut MDL) {
         if self.locked::<Mdls>().owners.contains_key(&mdl.addr()) || self.is_tracked(mdl.addr(), Kind::OwnMdl) {
             return;
         }
@@ -90,7 +95,7 @@ impl State {
 /// # Safety
 ///
 /// `mdl` is an MDL of this kernel, and nobody else changes its flags at this time.
-unsafe fn flags<'mdl>(mdl: *mut MDL) -> &'mdl mut CSHORT {
+pub(super) unsafe fn flags<'mdl>(mdl: *mut MDL) -> &'mdl mut CSHORT {
     // SAFETY: an MDL of this kernel, whose flags nobody else changes at this time (`# Safety`).
     unsafe { &mut (*mdl).MdlFlags }
 }
@@ -163,7 +168,7 @@ pub fn memory_of(state: &State, mdl: *mut MDL) -> Option<usize> {
     state.known_or_own(mdl);
     // SAFETY: a known MDL, whose driver does not change it meanwhile.
     let header = unsafe { mdl.read() };
-    let is_there = header.MdlFlags & (FLAG_NON_PAGED | FLAG_LOCKED) != 0;
+    let is_there = header.MdlFlags & (FLAG_NON_PAGED | FLAG_LOCKED | FLAG_PARTIAL) != 0;
     is_there.then(|| header.StartVa.expose_provenance() + header.ByteOffset as usize)
 }
 
@@ -206,6 +211,8 @@ pub fn free(state: &State, mdl: *mut MDL) {
     state.known(mdl);
     // SAFETY: a known MDL, which the driver gives up.
     let flags = *unsafe { flags(mdl) };
+    state.source_ends(mdl, "freed");
+    state.locked::<Mdls>().partial.remove(&mdl.addr());
     let range = state.locked::<Mdls>().io_space.remove(&mdl.addr());
     if let Some(range) = range {
         if flags & FLAG_MAPPED != 0 {
@@ -271,6 +278,7 @@ extern "C" fn MmUnlockPages(mdl: *mut MDL) {
         let flags = unsafe { flags(mdl) };
         state.check_pinned_mdl(mdl.addr(), "unlocked");
         state.check_lent_mdl(mdl.addr(), "unlocked");
+        state.source_ends(mdl, "unlocked");
         let is_given = {
             let mdls = state.locked::<Mdls>();
             mdls.pages.contains_key(&mdl.addr()) || mdls.io_space.contains_key(&mdl.addr())
@@ -301,7 +309,9 @@ extern "C" fn MmMapLockedPagesSpecifyCache(
         if mdl.MdlFlags & (FLAG_NON_PAGED | FLAG_MAPPED) != 0 {
             bug_check(Rule::BadMdl, format_args!("an MDL is mapped that is mapped already"));
         }
-        if mdl.MdlFlags & FLAG_LOCKED == 0 {
+        if mdl.MdlFlags & FLAG_PARTIAL != 0 {
+            state.check_source(mdl);
+        } else if mdl.MdlFlags & FLAG_LOCKED == 0 {
             bug_check(Rule::BadMdl, format_args!("an MDL is mapped whose pages are not locked"));
         }
         if bug_check_on_failure != 0 {
@@ -312,6 +322,9 @@ extern "C" fn MmMapLockedPagesSpecifyCache(
         }
         mdl.MappedSystemVa = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);
         mdl.MdlFlags |= FLAG_MAPPED;
+        if mdl.MdlFlags & FLAG_PARTIAL != 0 {
+            mdl.MdlFlags |= FLAG_OWN_MAPPING;
+        }
         mdl.MappedSystemVa
     })
 }
@@ -367,6 +380,7 @@ extern "C" fn MmFreePagesFromMdl(mdl: *mut MDL) {
     routine!("MmFreePagesFromMdl", |state| {
         state.check_pinned_mdl(mdl.addr(), "freed");
         state.check_lent_mdl(mdl.addr(), "freed");
+        state.source_ends(mdl, "freed");
         let Some(pages) = state.locked::<Mdls>().pages.remove(&mdl.addr()) else {
             bug_check(Rule::BadMdl, format_args!("{mdl:p} is no MDL that pages were allocated for"));
         };
@@ -390,11 +404,14 @@ extern "C" fn MmUnmapLockedPages(base: PVOID, mdl: *mut MDL) {
         if *flags & FLAG_MAPPED == 0 {
             bug_check(Rule::BadMdl, format_args!("an MDL is unmapped that is not mapped"));
         }
+        if *flags & FLAG_PARTIAL != 0 && *flags & FLAG_OWN_MAPPING == 0 {
+            bug_check(Rule::BadMdl, format_args!("a partial MDL is unmapped that has the mapping of its source"));
+        }
         // SAFETY: as above.
         let mapped = unsafe { (*mdl).MappedSystemVa };
         if base != mapped {
             bug_check(Rule::BadMdl, format_args!("an MDL is unmapped from {base:p}, and is mapped at {mapped:p}"));
         }
-        *flags &= !FLAG_MAPPED;
+        *flags &= !(FLAG_MAPPED | FLAG_OWN_MAPPING);
     });
 }

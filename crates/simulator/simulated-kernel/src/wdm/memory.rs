@@ -21,39 +21,45 @@ pub fn check_tag(tag: ULONG, what: Arguments<'_>) {
     }
 }
 
+/// What flags of `ExAllocatePool2` and its like ask for.
+pub(super) fn wanted_by(flags: POOL_FLAGS, size: SIZE_T, tag: ULONG) -> Wanted {
+    check_tag(tag, format_args!("an allocation of {size} bytes"));
+    let kind = flags & (POOL_FLAG_NON_PAGED | POOL_FLAG_NON_PAGED_EXECUTE | POOL_FLAG_PAGED);
+    if kind.count_ones() != 1 {
+        bug_check(Rule::PoolFlags, format_args!("the flags {flags:#x} do not say one kind of memory"));
+    }
+    if kind == POOL_FLAG_NON_PAGED_EXECUTE {
+        bug_check(Rule::PoolFlags, format_args!("memory that is writable and executable"));
+    }
+    check_size(size);
+    Wanted {
+        paged: kind == POOL_FLAG_PAGED,
+        zeroed: flags & POOL_FLAG_UNINITIALIZED == 0,
+        raises: flags & POOL_FLAG_RAISE_ON_FAILURE != 0,
+    }
+}
+
+fn check_size(size: SIZE_T) {
+    if size == 0 {
+        bug_check(Rule::PoolFlags, format_args!("an allocation of zero bytes"));
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ExAllocatePool2(flags: POOL_FLAGS, size: SIZE_T, tag: ULONG) -> PVOID {
-    routine!("ExAllocatePool2", |state| {
-        check_tag(tag, format_args!("an allocation of {size} bytes"));
-        let kind = flags & (POOL_FLAG_NON_PAGED | POOL_FLAG_NON_PAGED_EXECUTE | POOL_FLAG_PAGED);
-        if kind.count_ones() != 1 {
-            bug_check(Rule::PoolFlags, format_args!("the flags {flags:#x} do not say one kind of memory"));
-        }
-        if kind == POOL_FLAG_NON_PAGED_EXECUTE {
-            bug_check(Rule::PoolFlags, format_args!("memory that is writable and executable"));
-        }
-        if size == 0 {
-            bug_check(Rule::PoolFlags, format_args!("an allocation of zero bytes"));
-        }
-        let wanted = Wanted {
-            paged: kind == POOL_FLAG_PAGED,
-            zeroed: flags & POOL_FLAG_UNINITIALIZED == 0,
-            raises: flags & POOL_FLAG_RAISE_ON_FAILURE != 0,
-        };
-        allocate(state, wanted, size, tag)
-    })
+    routine!("ExAllocatePool2", |state| allocate(state, wanted_by(flags, size, tag), size, tag))
 }
 
 /// What a driver says of memory that it wants.
 #[derive(Clone, Copy)]
-struct Wanted {
-    paged: bool,
-    zeroed: bool,
+pub(super) struct Wanted {
+    pub paged: bool,
+    pub zeroed: bool,
     /// A failure is an exception.
-    raises: bool,
+    pub raises: bool,
 }
 
-fn allocate(state: &State, wanted: Wanted, size: SIZE_T, tag: ULONG) -> PVOID {
+pub(super) fn allocate(state: &State, wanted: Wanted, size: SIZE_T, tag: ULONG) -> PVOID {
     if wanted.paged && machine::current_irql() > Irql::APC_LEVEL {
         bug_check(Rule::IrqlTooHigh, format_args!("paged pool at {}", machine::current_irql()));
     }
@@ -87,7 +93,7 @@ pub fn kind(kind: POOL_TYPE) -> Option<bool> {
 const RAISES: POOL_TYPE = 16;
 const ZEROED: POOL_TYPE = 1024;
 const COLD: POOL_TYPE = 256;
-const QUOTA: POOL_TYPE = 8;
+pub(super) const QUOTA: POOL_TYPE = 8;
 
 /// As `ExAllocatePool2`, but memory that may run is what many drivers get that do not say otherwise: that is no broken rule here. The
 /// memory does not run in any case.
@@ -95,18 +101,20 @@ const QUOTA: POOL_TYPE = 8;
 pub extern "C" fn ExAllocatePoolWithTag(pool: POOL_TYPE, size: SIZE_T, tag: ULONG) -> PVOID {
     routine!("ExAllocatePoolWithTag", |state| {
         check_tag(tag, format_args!("an allocation of {size} bytes"));
-        if size == 0 {
-            bug_check(Rule::PoolFlags, format_args!("an allocation of zero bytes"));
-        }
-        let Some(paged) = kind(pool) else {
-            bug_check(Rule::PoolFlags, format_args!("there is no pool of the type {pool:#x}"));
-        };
-        let wanted = Wanted { paged, zeroed: pool & ZEROED != 0, raises: pool & RAISES != 0 };
-        allocate(state, wanted, size, tag)
+        allocate(state, wanted_of(pool, size), size, tag)
     })
 }
 
-fn free(address: PVOID, tag: Option<u32>) {
+/// What a type of the older kinds of pool asks for.
+pub(super) fn wanted_of(pool: POOL_TYPE, size: SIZE_T) -> Wanted {
+    check_size(size);
+    let Some(paged) = kind(pool) else {
+        bug_check(Rule::PoolFlags, format_args!("there is no pool of the type {pool:#x}"));
+    };
+    Wanted { paged, zeroed: pool & ZEROED != 0, raises: pool & RAISES != 0 }
+}
+
+pub(super) fn free(address: PVOID, tag: Option<u32>) {
     let address = address.expose_provenance();
     if paged::contains(address) && machine::current_irql() > Irql::APC_LEVEL {
         bug_check(Rule::IrqlTooHigh, format_args!("paged pool freed at {}", machine::current_irql()));

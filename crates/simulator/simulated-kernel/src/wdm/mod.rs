@@ -2,8 +2,10 @@
 
 #![allow(non_snake_case, reason = "names of the C headers")]
 
+mod addresses;
 #[cfg(unix)]
 mod backtrace;
+pub mod bug_check_callbacks;
 pub mod callback;
 pub mod clock;
 pub mod dpc;
@@ -25,15 +27,19 @@ mod misc;
 mod mutex;
 pub mod notification;
 mod object;
+mod partial_mdl;
+mod pool_variants;
 mod probe;
 pub mod process;
 mod processor;
 mod push_lock;
 pub mod registry;
+mod registry_keys;
 mod registry_values;
 mod resource;
 pub mod rundown;
 pub mod shared_lock;
+mod strings;
 pub mod system_callbacks;
 pub mod system_thread;
 pub mod thread;
@@ -42,6 +48,7 @@ pub mod timeout;
 pub mod timer;
 pub mod trace;
 mod trace_fields;
+mod uuid;
 pub mod version;
 mod volume;
 pub mod wmi;

@@ -94,21 +94,34 @@ extern "C" fn KeGetProcessorNumberFromIndex(index: ULONG, number: *mut PROCESSOR
     })
 }
 
+/// Binds the current thread to processors: the affinity before. `None`, and nothing changes, if some are not there, or none is named.
+fn bind(state: &State, mask: KAFFINITY) -> Option<KAFFINITY> {
+    if mask == 0 || mask & !all(state) != 0 {
+        return None;
+    }
+    let before = processors::affinity();
+    processors::set_affinity(mask);
+    state.machine.bind_current_thread(mask.trailing_zeros());
+    Some(before)
+}
+
+/// The current thread is bound no more.
+fn unbind(state: &State) {
+    processors::set_affinity(0);
+    state.machine.bind_current_thread(0);
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn KeSetSystemGroupAffinityThread(affinity: *mut GROUP_AFFINITY, before: *mut GROUP_AFFINITY) {
     routine!("KeSetSystemGroupAffinityThread", |state| {
         // SAFETY: the driver's structure, which lives until the call returns.
         let wanted = unsafe { affinity.read() };
-        // For a group or processors that are not there nothing changes, and the previous affinity is said to be none.
-        let is_there = wanted.Group == 0 && wanted.Mask != 0 && wanted.Mask & !all(state) == 0;
+        // For a group or processors that are not there the previous affinity is said to be none.
+        let mask = if wanted.Group == 0 { bind(state, wanted.Mask) } else { None };
         if !before.is_null() {
-            let mask = if is_there { processors::affinity() } else { 0 };
+            let said = GROUP_AFFINITY { Mask: mask.unwrap_or(0), ..GROUP_AFFINITY::default() };
             // SAFETY: not null, so the driver's place, which lives until the call returns.
-            unsafe { before.write(GROUP_AFFINITY { Mask: mask, ..GROUP_AFFINITY::default() }) };
-        }
-        if is_there {
-            processors::set_affinity(wanted.Mask);
-            state.machine.bind_current_thread(wanted.Mask.trailing_zeros());
+            unsafe { before.write(said) };
         }
     });
 }
@@ -120,5 +133,60 @@ extern "C" fn KeRevertToUserGroupAffinityThread(before: *mut GROUP_AFFINITY) {
         let before = unsafe { before.read() };
         processors::set_affinity(before.Mask);
         state.machine.bind_current_thread(if before.Mask == 0 { 0 } else { before.Mask.trailing_zeros() });
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeSetSystemAffinityThread(mask: KAFFINITY) {
+    routine!("KeSetSystemAffinityThread", DISPATCH_LEVEL, |state| {
+        bind(state, mask);
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeSetSystemAffinityThreadEx(mask: KAFFINITY) -> KAFFINITY {
+    routine!("KeSetSystemAffinityThreadEx", DISPATCH_LEVEL, |state| bind(state, mask).unwrap_or(0))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeRevertToUserAffinityThread() {
+    routine!("KeRevertToUserAffinityThread", DISPATCH_LEVEL, |state| unbind(state));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeRevertToUserAffinityThreadEx(mask: KAFFINITY) {
+    routine!("KeRevertToUserAffinityThreadEx", DISPATCH_LEVEL, |state| {
+        if mask == 0 {
+            unbind(state);
+        } else {
+            bind(state, mask);
+        }
+    });
+}
+
+/// There is one node, with all processors.
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryHighestNodeNumber() -> USHORT {
+    routine!("KeQueryHighestNodeNumber", HIGH_LEVEL, |_| 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeGetCurrentNodeNumber() -> USHORT {
+    routine!("KeGetCurrentNodeNumber", HIGH_LEVEL, |_| 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryNodeActiveAffinity(node: USHORT, affinity: *mut GROUP_AFFINITY, count: *mut USHORT) {
+    routine!("KeQueryNodeActiveAffinity", HIGH_LEVEL, |state| {
+        let mask = if node == 0 { all(state) } else { 0 };
+        if !affinity.is_null() {
+            let said = GROUP_AFFINITY { Mask: mask, ..GROUP_AFFINITY::default() };
+            // SAFETY: not null, so the driver's place, which lives until the call returns.
+            unsafe { affinity.write(said) };
+        }
+        if !count.is_null() {
+            // SAFETY: as above.
+            unsafe { count.write(USHORT::try_from(mask.count_ones()).unwrap_or(0)) };
+        }
     });
 }

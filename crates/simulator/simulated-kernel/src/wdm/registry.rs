@@ -6,11 +6,11 @@ use litemap::LiteMap;
 use wdk_bindings::{
     _KEY_VALUE_INFORMATION_CLASS, ACCESS_MASK, HANDLE, KEY_VALUE_FULL_INFORMATION, KEY_VALUE_INFORMATION_CLASS,
     KEY_VALUE_PARTIAL_INFORMATION, NTSTATUS, OBJECT_ATTRIBUTES, PHANDLE, POBJECT_ATTRIBUTES, PULONG, PUNICODE_STRING,
-    PVOID, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER,
-    STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG,
+    PVOID, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
+    ULONG,
 };
 
-use super::handles;
+use super::{handles, registry_keys::give};
 use crate::{
     argument::check_size,
     context::{self, DriverId},
@@ -47,7 +47,11 @@ pub type Values = LiteMap<String, Value>;
 
 /// What drivers have created, and values of services' own keys: by the path in small letters.
 #[derive(Default)]
-pub struct Hive(LiteMap<String, Values>);
+pub struct Hive {
+    values: LiteMap<String, Values>,
+    /// Their names as they were spelled when they were created.
+    names: LiteMap<String, String>,
+}
 
 impl Part for Mutex<Hive> {}
 
@@ -89,7 +93,7 @@ impl State {
 
     /// The values of the key with that path. `None` if there is no such key.
     pub(super) fn key(&self, path: &str) -> Option<Values> {
-        let created = self.locked::<Hive>().0.get(&path.to_ascii_lowercase()).cloned();
+        let created = self.locked::<Hive>().values.get(&path.to_ascii_lowercase()).cloned();
         match self.place(path)? {
             KeyKind::Parameters(driver) => self.drivers().get(&driver).map(|driver| driver.parameters.clone()),
             KeyKind::Service => Some(created.unwrap_or_default()),
@@ -104,7 +108,7 @@ impl State {
         {
             return work(&mut driver.parameters);
         }
-        work(self.locked::<Hive>().0.entry(path.to_ascii_lowercase()).or_default())
+        work(self.locked::<Hive>().values.entry(path.to_ascii_lowercase()).or_default())
     }
 
     /// Creates a key below one that exists. Whether it is new; `None` if there is nothing that it could be below.
@@ -112,10 +116,37 @@ impl State {
         if self.key(path).is_some() {
             return Some(false);
         }
-        let (above, _) = path.rsplit_once('\\')?;
+        let (above, name) = path.rsplit_once('\\')?;
         self.key(above)?;
-        self.locked::<Hive>().0.insert(path.to_ascii_lowercase(), Values::new());
+        let mut hive = self.locked::<Hive>();
+        hive.values.insert(path.to_ascii_lowercase(), Values::new());
+        hive.names.insert(path.to_ascii_lowercase(), name.to_owned());
         Some(true)
+    }
+
+    /// The names of the keys that are right below that with this path, in their order.
+    pub(super) fn subkeys(&self, path: &str) -> Vec<String> {
+        let parameters = matches!(self.place(path), Some(KeyKind::Service)).then(|| "Parameters".to_owned());
+        let start = format!("{}\\", path.to_ascii_lowercase());
+        let hive = self.locked::<Hive>();
+        let below =
+            hive.names.iter().filter(|(path, _)| path.strip_prefix(&start).is_some_and(|rest| !rest.contains('\\')));
+        let mut names: Vec<String> = below.map(|(_, name)| name.clone()).chain(parameters).collect();
+        names.sort_by_key(|name| name.to_ascii_lowercase());
+        names
+    }
+
+    /// The name of the key with that path, as it was spelled when it was created.
+    pub(super) fn key_name(&self, path: &str) -> String {
+        let created = self.locked::<Hive>().names.get(&path.to_ascii_lowercase()).cloned();
+        created.unwrap_or_else(|| path.rsplit('\\').next().unwrap_or(path).to_owned())
+    }
+
+    /// Deletes a key that a driver has created. Returns false if it was none.
+    pub(super) fn delete_key(&self, path: &str) -> bool {
+        let (mut hive, path) = (self.locked::<Hive>(), path.to_ascii_lowercase());
+        hive.values.remove(&path);
+        hive.names.remove(&path).is_some()
     }
 }
 
@@ -185,7 +216,11 @@ extern "C" fn ZwCreateKey(
 pub(super) fn path_of_handle(state: &State, handle: HANDLE) -> String {
     handles::check_handle(state, handle.addr());
     let found = state.locked::<Keys>().0.get(&handle.addr()).cloned();
-    found.map_or_else(|| bug_check(Rule::BadHandle, format_args!("{handle:p} is no key that is open")), |key| key.path)
+    let Some(key) = found else { bug_check(Rule::BadHandle, format_args!("{handle:p} is no key that is open")) };
+    if state.key(&key.path).is_none() {
+        bug_check(Rule::BadHandle, format_args!("the key {} was deleted: its handle {handle:p} is invalid", key.path));
+    }
+    key.path
 }
 
 /// Gives a key a value.
@@ -256,25 +291,13 @@ extern "C" fn ZwQueryValueKey(
         let (wanted, values) = (text::text(name), state.key(&path).unwrap_or_default());
         let value = values.iter().find(|(name, _)| name.eq_ignore_ascii_case(&wanted));
         let Some((name, value)) = value else { return STATUS_OBJECT_NAME_NOT_FOUND };
-        let Some((fixed, bytes)) = information(class, name, value) else { return STATUS_INVALID_PARAMETER };
-        if state.strikes() {
-            return STATUS_INSUFFICIENT_RESOURCES;
-        }
-        // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { needed.write(ULONG::try_from(bytes.len()).unwrap_or(ULONG::MAX)) };
-        let length = length as usize;
-        if length < fixed {
-            return STATUS_BUFFER_TOO_SMALL;
-        }
-        let place: *mut u8 = place.cast();
-        // SAFETY: the driver's buffer has as many bytes as it says.
-        unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), length.min(bytes.len())) };
-        if length < bytes.len() { STATUS_BUFFER_OVERFLOW } else { STATUS_SUCCESS }
+        let Some(answer) = information(class, name, value) else { return STATUS_INVALID_PARAMETER };
+        give(state, &answer, place, length, needed)
     })
 }
 
 /// A value in that form, and how many bytes of it have to fit. `None` for other forms.
-fn information(class: KEY_VALUE_INFORMATION_CLASS, name: &str, value: &Value) -> Option<(usize, Vec<u8>)> {
+pub(super) fn information(class: KEY_VALUE_INFORMATION_CLASS, name: &str, value: &Value) -> Option<(usize, Vec<u8>)> {
     let (name, data) = (name.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>(), value.bytes());
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let of = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
