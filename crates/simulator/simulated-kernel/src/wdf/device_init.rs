@@ -55,6 +55,8 @@ pub struct With {
     pub looks_first: Option<InCallerContext>,
     /// The driver is a filter.
     pub filter: bool,
+    /// What it has said about who decides when the device sleeps.
+    pub decides: Option<bool>,
     /// How reads and writes pass their buffer.
     pub transfers: Transfers,
 }
@@ -134,7 +136,8 @@ impl State {
         ptr::without_provenance_mut(place)
     }
 
-    fn with_init<R>(&self, init: PWDFDEVICE_INIT, work: impl FnOnce(&mut Init) -> R) -> R {
+    /// What a driver has said of a device so far, which is not made yet.
+    pub fn with_init<R>(&self, init: PWDFDEVICE_INIT, work: impl FnOnce(&mut Init) -> R) -> R {
         let mut inits = self.locked::<Inits>();
         let Some(init) = inits.0.get_mut(&init.addr()) else {
             drop(inits);

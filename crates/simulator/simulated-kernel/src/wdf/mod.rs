@@ -13,9 +13,11 @@ pub mod file;
 mod function;
 pub mod idle;
 pub mod interrupt;
+pub mod lookaside;
 pub mod memory;
 pub mod miniport;
 pub mod object;
+pub mod policy;
 pub mod power;
 pub mod query_interface;
 pub mod queue;
@@ -103,12 +105,14 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
-        let lists: [&[(&'static str, *const ())]; 16] = [
+        let lists: [&[(&'static str, *const ())]; 18] = [
             &device_init::entries(),
             &file::entries(),
             &idle::entries(),
             &interrupt::entries(),
+            &lookaside::entries(),
             &object::entries(),
+            &policy::entries(),
             &power::entries(),
             &query_interface::entries(),
             &queue::entries(),
