@@ -18,6 +18,8 @@ mod netio;
 mod notifications;
 mod policy;
 mod power;
+mod preprocess;
+mod property;
 mod queued_locks;
 mod removal;
 mod requests;

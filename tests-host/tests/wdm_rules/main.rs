@@ -12,6 +12,8 @@ mod clocks;
 mod driver;
 mod files;
 mod guards;
+mod interfaces;
+mod manager;
 mod moved;
 mod objects;
 mod opened;

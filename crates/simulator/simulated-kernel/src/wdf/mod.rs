@@ -19,6 +19,8 @@ pub mod miniport;
 pub mod object;
 pub mod policy;
 pub mod power;
+pub mod preprocess;
+pub mod property;
 pub mod query_interface;
 pub mod queue;
 pub mod registry;
@@ -105,7 +107,7 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
-        let lists: [&[(&'static str, *const ())]; 18] = [
+        let lists: [&[(&'static str, *const ())]; 20] = [
             &device_init::entries(),
             &file::entries(),
             &idle::entries(),
@@ -114,6 +116,8 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
             &object::entries(),
             &policy::entries(),
             &power::entries(),
+            &preprocess::entries(),
+            &property::entries(),
             &query_interface::entries(),
             &queue::entries(),
             &request_irp::entries(),

@@ -34,7 +34,10 @@ use crate::{
     rule::Rule,
     state::{self, State, lock},
     waiting,
-    wdm::{io::request::Request, mdl},
+    wdm::{
+        io::request::{Maker, Request},
+        mdl,
+    },
 };
 
 /// The tag of the system's copies of buffers.
@@ -571,6 +574,10 @@ impl State {
         drop(lock(&request.locked).take());
         let irp = lock(&request.irp).take();
         if let Some(irp) = irp {
+            if matches!(irp.maker, Maker::Preprocessed(_)) {
+                // Which comes back here when the driver that saw it first is done with it too.
+                return self.finish_seen(&irp, request.cancelled.load(Acquire), (status, information));
+            }
             // SAFETY: an IRP that is not freed.
             let chain = std::mem::replace(unsafe { &mut (*irp.pointer()).MdlAddress }, ptr::null_mut());
             mdl::free_chain(self, chain);
@@ -578,8 +585,11 @@ impl State {
         }
         lock(&request.progress).outcome = Some((status, information));
         let handle = request.handle.load(Acquire);
-        self.forget_request(handle);
-        self.delete_object(handle);
+        // A driver may have completed its IRP without a request.
+        if handle != 0 {
+            self.forget_request(handle);
+            self.delete_object(handle);
+        }
         if let Some(file) = &request.file {
             self.request_ended(file);
         }

@@ -22,7 +22,10 @@ use crate::{
     rule::Rule,
     state::{State, lock},
     wdm::{
-        io::request::{Maker, Request, set_current},
+        io::{
+            device::Device,
+            request::{Maker, Request, set_current},
+        },
         mdl,
     },
 };
@@ -30,7 +33,8 @@ use crate::{
 /// What a program reads and writes with: `UserMode`.
 const PROGRAM: i8 = 1;
 
-const fn major_of(asks: Asks) -> u32 {
+/// The kind of request, as an IRP has it.
+pub const fn major_of(asks: Asks) -> u32 {
     match asks {
         Asks::Made | Asks::Create => IRP_MJ_CREATE,
         Asks::Control => IRP_MJ_DEVICE_CONTROL,
@@ -51,8 +55,14 @@ fn length(bytes: usize) -> ULONG {
 
 impl State {
     fn make_irp_of(&self, request: &RequestObject, device: &Arc<DeviceObject>) -> Arc<Request> {
-        let wdm = self.wdm_device_of(device);
-        let made = self.make_irp(wdm.locations(), request.code, Maker::Framework);
+        let made = self.fill_irp_of(request, &self.wdm_device_of(device), Maker::Framework);
+        set_current(made.pointer(), made.next_location(), made.locations);
+        made
+    }
+
+    /// The IRP of a request, for a device, which is yet to get it.
+    pub fn fill_irp_of(&self, request: &RequestObject, wdm: &Device, maker: Maker) -> Arc<Request> {
+        let made = self.make_irp(wdm.locations(), request.code, maker);
         let buffers = request.wdm_buffers();
         // SAFETY: a new IRP, which nobody else has yet.
         let irp = unsafe { &mut *made.pointer() };
@@ -62,10 +72,8 @@ impl State {
         if buffers.locked.1 > 0 {
             irp.MdlAddress = mdl::allocate_locked(self, buffers.locked.0, length(buffers.locked.1));
         }
-        let place = made.next_location();
-        set_current(made.pointer(), place, made.locations);
         // SAFETY: the highest location of the new IRP.
-        let location = unsafe { &mut *place };
+        let location = unsafe { &mut *made.next_location() };
         location.MajorFunction = UCHAR::try_from(major_of(request.asks)).unwrap_or(0);
         location.DeviceObject = wdm.pointer();
         location.FileObject = request.file.as_ref().map_or(ptr::null_mut(), |file| self.wdm_file_of(file));

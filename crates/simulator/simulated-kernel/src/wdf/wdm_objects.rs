@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use wdk_bindings::{
-    CSHORT, FILE_OBJECT, HANDLE, IRP_MJ_MAXIMUM_FUNCTION, NTSTATUS, PDEVICE_OBJECT, PFILE_OBJECT, PIRP,
-    PWDF_DRIVER_GLOBALS, WDFDEVICE, WDFFILEOBJECT, WDFIOTARGET,
+    CSHORT, FILE_OBJECT, HANDLE, IRP_MJ_MAXIMUM_FUNCTION, PDEVICE_OBJECT, PFILE_OBJECT, PWDF_DRIVER_GLOBALS, WDFDEVICE,
+    WDFFILEOBJECT, WDFIOTARGET,
 };
 
 use super::{
@@ -15,6 +15,7 @@ use super::{
     device_init::{Transfers, With},
     file::FileObject,
     function::entry,
+    preprocess::dispatch,
     target::{TargetObject, target},
 };
 use crate::{
@@ -29,10 +30,6 @@ use crate::{
 
 /// `IO_TYPE_FILE`.
 const TYPE: CSHORT = 5;
-
-unsafe extern "C" fn dispatch(_: PDEVICE_OBJECT, _: PIRP) -> NTSTATUS {
-    bug_check(Rule::NotSimulated, format_args!("an IRP that is sent to the device object of a framework's device"))
-}
 
 const FUNCTIONS: Functions = [Some(dispatch); IRP_MJ_MAXIMUM_FUNCTION as usize + 1];
 
@@ -74,11 +71,17 @@ impl State {
         }
         let below = self.wdm_device_below(device);
         let driver = self.drivers().get(&device.owner).map_or(0, |driver| driver.object);
-        let own = self.create_physical_device(std::ptr::with_exposed_provenance_mut(driver), FUNCTIONS);
+        let driver = std::ptr::with_exposed_provenance_mut(driver);
+        let own = self.create_device_object(device.owner, driver, FUNCTIONS);
+        // A driver that sees IRPs first has a stack location for its completion routine.
+        let more = i8::from(device.first.is_wanted());
         // SAFETY: a new device object, which nobody else knows yet.
-        unsafe { (*own.pointer()).Flags = flags(&device.with) };
+        unsafe {
+            (*own.pointer()).Flags = flags(&device.with);
+            (*own.pointer()).StackSize = 1 + more;
+        }
         if let Some(below) = below {
-            let size = i8::try_from(below.locations() + 1).unwrap_or(i8::MAX);
+            let size = i8::try_from(below.locations() + 1).unwrap_or(i8::MAX).saturating_add(more);
             // SAFETY: device objects that live.
             unsafe {
                 (*own.pointer()).StackSize = size;
