@@ -435,8 +435,8 @@ pub extern "C" fn IofCompleteRequest(irp: PIRP, _boost: CCHAR) {
         // SAFETY: the location of a request that is not complete.
         let location = unsafe { current(irp).read() };
         let room = match u32::from(location.MajorFunction) {
-            // SAFETY: the arm of this kind of request.
             IRP_MJ_DEVICE_CONTROL if request.is_seen() => {
+                // SAFETY: the arm of this kind of request.
                 Some(unsafe { location.Parameters.DeviceIoControl.OutputBufferLength } as usize)
             }
             // Of a request without output nothing is copied, and the number is its maker's to read.

@@ -62,9 +62,11 @@ unsafe extern "C" fn expired(_: *mut KDPC, memory: PVOID, _: PVOID, _: PVOID) {
 /// Starts or stops the timer of a device.
 fn run(state: &State, device: PDEVICE_OBJECT, runs: bool) {
     let address = state.device_at(device).address;
-    let known = state.locked::<DeviceTimers>().0.get_mut(&address).map(|(memory, running)| {
-        (*memory, std::mem::replace(running, runs))
-    });
+    let known = state
+        .locked::<DeviceTimers>()
+        .0
+        .get_mut(&address)
+        .map(|(memory, running)| (*memory, std::mem::replace(running, runs)));
     let Some((memory, did_run)) = known else {
         bug_check(Rule::BadArgument, format_args!("the timer of a device that has none"));
     };
@@ -77,7 +79,7 @@ fn run(state: &State, device: PDEVICE_OBJECT, runs: bool) {
     if runs {
         timer::set(state, timer, IN_A_SECOND, SECOND, dpc);
     } else {
-        timer::tracked(state, timer).timer.cancel();
+        let _ = timer::tracked(state, timer).timer.cancel();
     }
 }
 
@@ -89,7 +91,7 @@ impl State {
         let memory: *mut Memory = std::ptr::with_exposed_provenance_mut(memory);
         // SAFETY: the memory of a timer, which is never freed.
         let timer = unsafe { &raw mut (*memory).timer };
-        timer::tracked(self, timer).timer.cancel();
+        let _ = timer::tracked(self, timer).timer.cancel();
         self.untrack_and_remember(timer.expose_provenance(), Kind::Timer, ", and went with its device");
     }
 }
