@@ -39,7 +39,7 @@ use crate::{
         handles::Handles,
         io::{
             self, attach::Stacks, cancel::CancelLock, device::Devices, error_log::LogEntries, extension::Extensions,
-            interface::Interfaces, timer::DeviceTimers, open::OpenedFiles, plug::BusIsLate, power::PowerStates,
+            interface::Interfaces, open::OpenedFiles, plug::BusIsLate, power::PowerStates, timer::DeviceTimers,
         },
         io_space::IoSpace,
         lock::{LockWaits, SpinLocks},
