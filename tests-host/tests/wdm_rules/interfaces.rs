@@ -77,6 +77,9 @@ static LOWER: DuringRun<AtomicPtr<DEVICE_OBJECT>> = DuringRun::new(AtomicPtr::ne
 static LINK: DuringRun<AtomicPtr<u16>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
 static BYTES: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
+/// How many bytes the name of the file that was opened last has.
+static NAMED: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
+
 fn parts() -> Parts {
     *PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -136,9 +139,10 @@ unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, _: PCUNICODE_STRING) -> 
     let object = unsafe { &mut *driver };
     object.DriverUnload = Some(unload);
     object.MajorFunction[IRP_MJ_PNP as usize] = Some(pnp);
-    for major in [IRP_MJ_CREATE, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_DEVICE_CONTROL] {
+    for major in [IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_DEVICE_CONTROL] {
         object.MajorFunction[major as usize] = Some(agree);
     }
+    object.MajorFunction[IRP_MJ_CREATE as usize] = Some(create);
     // SAFETY: every driver object has one.
     let extension = unsafe { &mut *object.DriverExtension };
     extension.AddDevice = Some(add);
@@ -148,6 +152,12 @@ unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, _: PCUNICODE_STRING) -> 
 unsafe extern "C" fn unload(_: PDRIVER_OBJECT) {}
 
 unsafe extern "C" fn agree(_: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
+    complete(irp, STATUS_SUCCESS, 0)
+}
+
+unsafe extern "C" fn create(_: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
+    // SAFETY: the driver has the IRP, and with it the file.
+    NAMED.store(unsafe { (*(*driver::location(irp)).FileObject).FileName.Length }.into(), SeqCst);
     complete(irp, STATUS_SUCCESS, 0)
 }
 
@@ -261,6 +271,10 @@ fn an_interface_is_registered_once_and_goes_with_its_device() {
     run(Parts { add, remove: forget, ..RIGHT }, |kernel, device| {
         let link = device.links().pop().expect("an interface");
         assert!(link.ends_with(r"\a"), "{link}");
+        drop(kernel.open_device(&link).expect("the interface is enabled"));
+        assert_eq!(NAMED.load(SeqCst), 4, "the reference string with a backslash in front");
+        drop(kernel.open_device(&format!(r"{link}\b")).expect("the interface is enabled"));
+        assert_eq!(NAMED.load(SeqCst), 8);
         removed(device);
         assert_eq!(kernel.open_device(&link).err(), Some(STATUS_OBJECT_NAME_NOT_FOUND));
     });

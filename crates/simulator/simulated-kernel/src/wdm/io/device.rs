@@ -196,7 +196,7 @@ impl State {
     /// The device behind a device interface or a symbolic link, or with that name, if it can be opened.
     pub fn wdm_device(&self, link: &str) -> Option<Arc<Device>> {
         let behind = self.device_behind_interface(link);
-        if let Some(physical) = behind {
+        if let Some((physical, _)) = behind {
             return self.locked::<Devices>().all.get(&physical).cloned();
         }
         let devices = self.locked::<Devices>();

@@ -80,13 +80,15 @@ impl State {
         }
     }
 
-    /// The address of the bus driver's device behind an enabled interface with that name.
-    pub fn device_behind_interface(&self, link: &str) -> Option<usize> {
+    /// The address of the bus driver's device behind an enabled interface with that name, and the interface's reference string, with a
+    /// backslash in front.
+    pub fn device_behind_interface(&self, link: &str) -> Option<(usize, String)> {
         let interfaces = self.locked::<Interfaces>();
         let wanted = link_name(link);
         let is_it = |one: &&Interface| one.enabled && link_name(&String::from_utf16_lossy(&one.link)) == wanted;
-        let physical = interfaces.all.iter().find(is_it)?.physical;
-        interfaces.started.contains(&physical).then_some(physical)
+        let found = interfaces.all.iter().find(is_it)?;
+        let reference = if found.reference.is_empty() { String::new() } else { format!(r"\{}", found.reference) };
+        interfaces.started.contains(&found.physical).then_some((found.physical, reference))
     }
 
     /// The names of a device's interfaces that are enabled.
