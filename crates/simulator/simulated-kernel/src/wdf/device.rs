@@ -23,9 +23,9 @@ use wdk_bindings::{
 
 use super::{
     device_init::{With, method_of_transfers},
+    first::First,
     function::function,
     object::{Kind, Object, Part, STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED, has_parent, read_attributes},
-    preprocess::First,
     resources::Hardware,
     wdm_devices::WdmDevices,
 };

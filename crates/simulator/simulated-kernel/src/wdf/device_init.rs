@@ -14,9 +14,9 @@ use wdk_bindings::{
 };
 
 use super::{
+    first::First,
     function::{Function, function},
     object::read_attributes,
-    preprocess::First,
 };
 use crate::{
     argument::check_size,

@@ -10,6 +10,7 @@ pub mod device_init;
 pub mod dpc;
 pub mod driver;
 pub mod file;
+pub mod first;
 mod function;
 pub mod idle;
 pub mod interrupt;

@@ -9,57 +9,23 @@ use std::sync::{
 
 use litemap::LiteMap;
 use wdk_bindings::{
-    IRP_MJ_MAXIMUM_FUNCTION, NTSTATUS, PDEVICE_OBJECT, PIRP, PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_PENDING,
-    STATUS_SUCCESS, UCHAR, ULONG, WDFDEVICE,
+    IRP_MJ_MAXIMUM_FUNCTION, NTSTATUS, PIRP, PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, UCHAR, ULONG, WDFDEVICE,
 };
 
 use super::{
     device::{DeviceObject, device},
+    first::Preprocess,
     function::entry,
-    request::{Asks, RequestObject},
-    request_irp::major_of,
+    request::RequestObject,
 };
 use crate::{
-    context,
     report::bug_check,
     routine::routine,
     rule::Rule,
-    state::{self, Part, State, lock},
+    state::{Part, State, lock},
     wdm::io::request::{Maker, Request, current, mark, number, set_current, status_of},
 };
-
-/// `EvtDeviceWdmIrpPreprocess`.
-pub type Preprocess = unsafe extern "C" fn(WDFDEVICE, PIRP) -> NTSTATUS;
-
-/// What a driver wants to see first.
-#[derive(Clone, Default)]
-pub struct First(LiteMap<UCHAR, Wanted>);
-
-/// The routine for a major function.
-#[derive(Clone)]
-struct Wanted {
-    routine: Preprocess,
-    /// For these minor functions only; for all if there are none.
-    minors: Vec<UCHAR>,
-}
-
-impl First {
-    /// Returns true if the device's IRPs have a stack location more, for the driver's completion routine.
-    pub fn is_wanted(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    fn routine(&self, major: UCHAR, minor: UCHAR) -> Option<Preprocess> {
-        let wanted = self.0.get(&major)?;
-        (wanted.minors.is_empty() || wanted.minors.contains(&minor)).then_some(wanted.routine)
-    }
-
-    /// Returns true if the driver sees requests of that kind first.
-    pub fn sees(&self, asks: Asks) -> bool {
-        UCHAR::try_from(major_of(asks)).is_ok_and(|major| self.routine(major, 0).is_some())
-    }
-}
 
 /// IRPs that drivers have seen, and not given to the framework yet, and what they ask for.
 #[derive(Default)]
@@ -70,7 +36,7 @@ impl Part for Mutex<Seen> {}
 impl State {
     /// A request comes to a device: as an IRP, if its driver wants to see that first.
     pub fn request_comes(self: &Arc<Self>, device: &Arc<DeviceObject>, request: &Arc<RequestObject>) {
-        if device.first.sees(request.asks) {
+        if device.first.sees(request.asks.major()) {
             self.show_irp(device, request);
         } else {
             self.register_request(device, request);
@@ -94,19 +60,6 @@ impl State {
         self.locked::<Seen>().0.insert(made.address, (of_device, request.clone()));
         self.pass(&made, &wdm);
         self.preempt();
-    }
-
-    /// The framework is done with the request of an IRP that its driver has seen: the completion routine that the driver has set is called.
-    pub fn finish_seen(
-        self: &Arc<Self>,
-        irp: &Arc<Request>,
-        cancelled: bool,
-        (status, information): (NTSTATUS, usize),
-    ) {
-        irp.is_with_framework.store(false, Release);
-        // SAFETY: an IRP that is not complete.
-        unsafe { (*irp.pointer()).Cancel = cancelled.into() };
-        self.finish_irp(irp, status, information);
     }
 
     /// The framework gets an IRP from the driver of a device. What that returns for it.
@@ -152,25 +105,6 @@ impl State {
     }
 }
 
-/// What is sent to the device object of a framework's device.
-pub unsafe extern "C" fn dispatch(object: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
-    let state = state::current();
-    let devices = state.all_of::<DeviceObject>();
-    let found =
-        devices.into_iter().find(|device| lock(&device.wdm).own.as_ref().is_some_and(|own| own.pointer() == object));
-    // SAFETY: the location of a request that is not complete.
-    let (major, minor) = unsafe { ((*current(irp)).MajorFunction, (*current(irp)).MinorFunction) };
-    let wanted = found.and_then(|device| Some((device.first.routine(major, minor)?, device)));
-    let Some((routine, device)) = wanted else {
-        bug_check(Rule::NotSimulated, format_args!("an IRP that is sent to the device object of a framework's device"));
-    };
-    let handle = device.handle.load(Acquire);
-    context::call(device.owner, "EvtDeviceWdmIrpPreprocess", || {
-        // SAFETY: the driver's own callback, with its live device and an IRP that lives until it is complete.
-        unsafe { routine(std::ptr::without_provenance_mut(handle), irp) }
-    })
-}
-
 pub extern "C" fn WdfDeviceInitAssignWdmIrpPreprocessCallback(
     _globals: PWDF_DRIVER_GLOBALS,
     init: PWDFDEVICE_INIT,
@@ -198,13 +132,7 @@ pub extern "C" fn WdfDeviceInitAssignWdmIrpPreprocessCallback(
             new.extend_from_slice(unsafe { std::slice::from_raw_parts(minors, count as usize) });
         }
         state.with_init(init, |init| {
-            let known = init.first.0.get(&major).map(|wanted| wanted.minors.clone()).unwrap_or_default();
-            if !new.is_empty() && !known.is_empty() {
-                return STATUS_INVALID_DEVICE_REQUEST;
-            }
-            let minors = if new.is_empty() { known } else { new };
-            init.first.0.insert(major, Wanted { routine, minors });
-            STATUS_SUCCESS
+            if init.first.set(major, routine, new) { STATUS_SUCCESS } else { STATUS_INVALID_DEVICE_REQUEST }
         })
     })
 }

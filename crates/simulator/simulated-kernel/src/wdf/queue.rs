@@ -248,7 +248,7 @@ impl State {
     /// The highest device of a stack, from that one down, whose driver has requests of that kind.
     pub fn first_that_looks(&self, top: &Arc<DeviceObject>, asks: Asks) -> Arc<DeviceObject> {
         let mut device = top.clone();
-        while !device.first.sees(asks)
+        while !device.first.sees(asks.major())
             && self.passes_on(&device, asks)
             && let Some(lower) = device.lower.get().cloned()
         {

@@ -15,8 +15,9 @@ use std::{
 
 use host::machine::locks_held;
 use wdk_bindings::{
-    NTSTATUS, PFN_WDF_REQUEST_CANCEL, PVOID, PWDF_DRIVER_GLOBALS, STATUS_BUFFER_TOO_SMALL,
-    STATUS_INVALID_DEVICE_REQUEST, STATUS_PENDING, STATUS_SUCCESS, ULONG_PTR, WDFREQUEST,
+    IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_INTERNAL_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE, NTSTATUS,
+    PFN_WDF_REQUEST_CANCEL, PVOID, PWDF_DRIVER_GLOBALS, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_PENDING, STATUS_SUCCESS, ULONG_PTR, WDFREQUEST,
 };
 
 use super::{
@@ -137,6 +138,19 @@ pub enum Asks {
     Read,
     /// That the device takes bytes.
     Write,
+}
+
+impl Asks {
+    /// The major function of its IRP.
+    pub const fn major(self) -> u8 {
+        match self {
+            Self::Made | Self::Create => IRP_MJ_CREATE as u8,
+            Self::Control => IRP_MJ_DEVICE_CONTROL as u8,
+            Self::Internal => IRP_MJ_INTERNAL_DEVICE_CONTROL as u8,
+            Self::Read => IRP_MJ_READ as u8,
+            Self::Write => IRP_MJ_WRITE as u8,
+        }
+    }
 }
 
 /// Where an IRP has its buffers, and how long they are in bytes.
@@ -576,7 +590,10 @@ impl State {
         if let Some(irp) = irp {
             if matches!(irp.maker, Maker::Preprocessed(_)) {
                 // Which comes back here when the driver that saw it first is done with it too.
-                return self.finish_seen(&irp, request.cancelled.load(Acquire), (status, information));
+                irp.is_with_framework.store(false, Release);
+                // SAFETY: an IRP that is not complete.
+                unsafe { (*irp.pointer()).Cancel = request.cancelled.load(Acquire).into() };
+                return self.finish_irp(&irp, status, information);
             }
             // SAFETY: an IRP that is not freed.
             let chain = std::mem::replace(unsafe { &mut (*irp.pointer()).MdlAddress }, ptr::null_mut());

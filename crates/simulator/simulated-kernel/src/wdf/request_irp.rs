@@ -5,10 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Acquire},
 };
 
-use wdk_bindings::{
-    IO_STACK_LOCATION, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_INTERNAL_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE,
-    LARGE_INTEGER, PIRP, PVOID, PWDF_DRIVER_GLOBALS, UCHAR, ULONG, WDFREQUEST,
-};
+use wdk_bindings::{IO_STACK_LOCATION, LARGE_INTEGER, PIRP, PVOID, PWDF_DRIVER_GLOBALS, ULONG, WDFREQUEST};
 
 use super::{
     device::DeviceObject,
@@ -32,17 +29,6 @@ use crate::{
 
 /// What a program reads and writes with: `UserMode`.
 const PROGRAM: i8 = 1;
-
-/// The kind of request, as an IRP has it.
-pub const fn major_of(asks: Asks) -> u32 {
-    match asks {
-        Asks::Made | Asks::Create => IRP_MJ_CREATE,
-        Asks::Control => IRP_MJ_DEVICE_CONTROL,
-        Asks::Internal => IRP_MJ_INTERNAL_DEVICE_CONTROL,
-        Asks::Read => IRP_MJ_READ,
-        Asks::Write => IRP_MJ_WRITE,
-    }
-}
 
 /// The address of a buffer; null of one without bytes.
 fn pointer((address, length): (usize, usize)) -> PVOID {
@@ -74,7 +60,7 @@ impl State {
         }
         // SAFETY: the highest location of the new IRP.
         let location = unsafe { &mut *made.next_location() };
-        location.MajorFunction = UCHAR::try_from(major_of(request.asks)).unwrap_or(0);
+        location.MajorFunction = request.asks.major();
         location.DeviceObject = wdm.pointer();
         location.FileObject = request.file.as_ref().map_or(ptr::null_mut(), |file| self.wdm_file_of(file));
         match request.asks {
@@ -131,7 +117,7 @@ pub extern "C" fn WdfRequestWdmFormatUsingStackLocation(
         let request = at_hand(state, handle);
         // SAFETY: the driver's structure, which lives until the call returns.
         let location = unsafe { &*location };
-        let is_same = u32::from(location.MajorFunction) == major_of(request.asks);
+        let is_same = location.MajorFunction == request.asks.major();
         if request.asks == Asks::Made || request.asks == Asks::Create || !is_same {
             let words = format_args!(
                 "a stack location of another kind than the request is, or for one that the driver has made"

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use wdk_bindings::{
-    CSHORT, FILE_OBJECT, HANDLE, IRP_MJ_MAXIMUM_FUNCTION, PDEVICE_OBJECT, PFILE_OBJECT, PWDF_DRIVER_GLOBALS, WDFDEVICE,
-    WDFFILEOBJECT, WDFIOTARGET,
+    CSHORT, FILE_OBJECT, HANDLE, IRP_MJ_MAXIMUM_FUNCTION, NTSTATUS, PDEVICE_OBJECT, PFILE_OBJECT, PIRP,
+    PWDF_DRIVER_GLOBALS, WDFDEVICE, WDFFILEOBJECT, WDFIOTARGET,
 };
 
 use super::{
@@ -15,21 +15,42 @@ use super::{
     device_init::{Transfers, With},
     file::FileObject,
     function::entry,
-    preprocess::dispatch,
     target::{TargetObject, target},
 };
 use crate::{
-    context::NOBODY,
+    context::{self, NOBODY},
     pool,
     report::bug_check,
     routine::routine,
     rule::Rule,
-    state::{State, lock},
-    wdm::io::device::{Device, Functions},
+    state::{self, State, lock},
+    wdm::io::{
+        device::{Device, Functions},
+        request::current,
+    },
 };
 
 /// `IO_TYPE_FILE`.
 const TYPE: CSHORT = 5;
+
+/// What is sent to the device object of a framework's device.
+unsafe extern "C" fn dispatch(object: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
+    let state = state::current();
+    let devices = state.all_of::<DeviceObject>();
+    let found =
+        devices.into_iter().find(|device| lock(&device.wdm).own.as_ref().is_some_and(|own| own.pointer() == object));
+    // SAFETY: the location of a request that is not complete.
+    let (major, minor) = unsafe { ((*current(irp)).MajorFunction, (*current(irp)).MinorFunction) };
+    let wanted = found.and_then(|device| Some((device.first.routine(major, minor)?, device)));
+    let Some((routine, device)) = wanted else {
+        bug_check(Rule::NotSimulated, format_args!("an IRP that is sent to the device object of a framework's device"));
+    };
+    let handle = device.handle.load(Acquire);
+    context::call(device.owner, "EvtDeviceWdmIrpPreprocess", || {
+        // SAFETY: the driver's own callback, with its live device and an IRP that lives until it is complete.
+        unsafe { routine(std::ptr::without_provenance_mut(handle), irp) }
+    })
+}
 
 const FUNCTIONS: Functions = [Some(dispatch); IRP_MJ_MAXIMUM_FUNCTION as usize + 1];
 
