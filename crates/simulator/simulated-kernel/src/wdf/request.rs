@@ -142,14 +142,15 @@ pub enum Asks {
 
 impl Asks {
     /// The major function of its IRP.
-    pub const fn major(self) -> u8 {
-        match self {
-            Self::Made | Self::Create => IRP_MJ_CREATE as u8,
-            Self::Control => IRP_MJ_DEVICE_CONTROL as u8,
-            Self::Internal => IRP_MJ_INTERNAL_DEVICE_CONTROL as u8,
-            Self::Read => IRP_MJ_READ as u8,
-            Self::Write => IRP_MJ_WRITE as u8,
-        }
+    pub fn major(self) -> u8 {
+        let major = match self {
+            Self::Made | Self::Create => IRP_MJ_CREATE,
+            Self::Control => IRP_MJ_DEVICE_CONTROL,
+            Self::Internal => IRP_MJ_INTERNAL_DEVICE_CONTROL,
+            Self::Read => IRP_MJ_READ,
+            Self::Write => IRP_MJ_WRITE,
+        };
+        u8::try_from(major).unwrap_or(0)
     }
 }
 
