@@ -107,6 +107,8 @@ macro_rules! with_routines {
                 InitializeSListHead
                 IoAcquireCancelSpinLock
                 IoAcquireRemoveLockEx
+                IoAllocateDriverObjectExtension
+                IoAllocateErrorLogEntry
                 IoAllocateIrp
                 IoAllocateMdl
                 IoAllocateWorkItem
@@ -127,26 +129,39 @@ macro_rules! with_routines {
                 IoDeleteDevice
                 IoDeleteSymbolicLink
                 IoDetachDevice
+                IoFreeErrorLogEntry
                 IoFreeIrp
                 IoFreeMdl
                 IoFreeWorkItem
+                IoGetAttachedDeviceReference
                 IoGetCurrentProcess
+                IoGetDeviceInterfaces
                 IoGetDeviceObjectPointer
+                IoGetDeviceProperty
+                IoGetDriverObjectExtension
                 IoInitializeRemoveLockEx
+                IoInitializeTimer
                 IoIs32bitProcess
                 IoQueueWorkItem
                 IoQueueWorkItemEx
+                IoRegisterDeviceInterface
                 IoRegisterPlugPlayNotification
+                IoRegisterShutdownNotification
                 IoReleaseCancelSpinLock
                 IoReleaseRemoveLockAndWaitEx
                 IoReleaseRemoveLockEx
                 IoReuseIrp
+                IoSetDeviceInterfaceState
+                IoStartTimer
+                IoStopTimer
                 IoUnregisterPlugPlayNotification
                 IoUnregisterPlugPlayNotificationEx
+                IoUnregisterShutdownNotification
                 IoWMIDeviceObjectToProviderId
                 IoWMIOpenBlock
                 IoWMIRegistrationControl
                 IoWMISetNotificationCallback
+                IoWriteErrorLogEntry
                 IofCallDriver
                 IofCompleteRequest
                 KeAcquireGuardedMutex

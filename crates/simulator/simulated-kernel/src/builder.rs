@@ -28,7 +28,7 @@ use crate::{
     report,
     state::{Limits, Parts, State},
     tracked::Tracked,
-    wdf::{device::Nodes, device_init::Inits, object::Objects, request::Completed},
+    wdf::{device::Nodes, device_init::Inits, object::Objects, preprocess::Seen, request::Completed},
     wdm::{
         self,
         callback::Callbacks,
@@ -38,8 +38,8 @@ use crate::{
         files::Files,
         handles::Handles,
         io::{
-            self, attach::Stacks, cancel::CancelLock, device::Devices, open::OpenedFiles, plug::BusIsLate,
-            power::PowerStates,
+            self, attach::Stacks, cancel::CancelLock, device::Devices, error_log::LogEntries, extension::Extensions,
+            interface::Interfaces, open::OpenedFiles, plug::BusIsLate, power::PowerStates, timer::DeviceTimers,
         },
         io_space::IoSpace,
         lock::{LockWaits, SpinLocks},
@@ -189,6 +189,11 @@ fn parts() -> Parts {
     parts.add::<Mutex<Nodes>>();
     parts.add::<Mutex<Inits>>();
     parts.add::<Mutex<Completed>>();
+    parts.add::<Mutex<Extensions>>();
+    parts.add::<Mutex<Interfaces>>();
+    parts.add::<Mutex<DeviceTimers>>();
+    parts.add::<Mutex<LogEntries>>();
+    parts.add::<Mutex<Seen>>();
     // The network stack and Winsock Kernel.
     parts.add::<Mutex<Net>>();
     parts.add::<Mutex<netio::changes::Listeners>>();

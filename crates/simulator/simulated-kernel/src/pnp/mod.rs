@@ -343,6 +343,8 @@ impl Driver {
         state.check_running_dpcs(id, name);
         state.forget_driver(id, name);
         state.check_mdls(id, name);
+        let object = state.drivers().get(&id).map_or(0, |driver| driver.object);
+        state.free_extensions(object);
         let heir = {
             let mut drivers = state.drivers();
             drivers.remove(&id);

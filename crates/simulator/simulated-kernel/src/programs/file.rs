@@ -145,9 +145,8 @@ impl File {
         let code = if asks == Asks::Control { code } else { device.method_of_transfers(asks == Asks::Write) };
         let request = RequestObject::of(asks, code, input, output, Some(self.object.clone())).at(offset);
         let request = Arc::new(request.telling(ended));
-        state.register_request(device, &request);
         device.requests.fetch_add(1, AcqRel);
-        context::in_process(self.process, || state.request_arrives(device, &request));
+        context::in_process(self.process, || state.request_comes(device, &request));
         Pending { state: state.clone(), device: device.clone(), request }
     }
 }

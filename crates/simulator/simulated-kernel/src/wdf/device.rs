@@ -23,6 +23,7 @@ use wdk_bindings::{
 
 use super::{
     device_init::{With, method_of_transfers},
+    first::First,
     function::function,
     object::{Kind, Object, Part, STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED, has_parent, read_attributes},
     resources::Hardware,
@@ -69,6 +70,8 @@ pub struct DeviceObject {
     pub name: String,
     pub callbacks: WDF_PNPPOWER_EVENT_CALLBACKS,
     pub with: With,
+    /// The IRPs that its driver sees before the framework.
+    pub first: First,
     /// Who may open it; empty for a device of plug and play.
     pub access: String,
     /// The symbolic link that the framework has made. It goes with the device, not with its name.
@@ -130,6 +133,7 @@ impl DeviceObject {
             name,
             callbacks,
             with: With::default(),
+            first: First::default(),
             access: String::new(),
             link: Mutex::default(),
             interfaces: Mutex::default(),
@@ -374,12 +378,12 @@ pub extern "C" fn WdfDeviceCreate(
     function!("WdfDeviceCreate", |state| {
         // SAFETY: the driver's place, which lives until the call returns.
         let given = unsafe { init.read() };
-        let Some((owner, node, name, callbacks, with, access, below)) = ({
+        let Some((owner, node, name, callbacks, with, first, access, below)) = ({
             let inits = state.locked::<Inits>();
             let init = inits.0.get(&given.addr());
             init.map(|init| {
                 let (name, access, below) = (init.name.clone(), init.access.clone(), init.below);
-                (init.owner, init.node, name, init.callbacks, init.with, access, below)
+                (init.owner, init.node, name, init.callbacks, init.with, init.first.clone(), access, below)
             })
         }) else {
             bug_check(Rule::BadHandle, format_args!("{given:p} is no WDFDEVICE_INIT, or was one"));
@@ -391,7 +395,7 @@ pub extern "C" fn WdfDeviceCreate(
         if has_parent(attributes) {
             return STATUS_WDF_PARENT_ASSIGNMENT_NOT_ALLOWED;
         }
-        let device = Arc::new(DeviceObject { with, access, ..DeviceObject::new(owner, node, name, callbacks) });
+        let device = Arc::new(DeviceObject { with, first, access, ..DeviceObject::new(owner, node, name, callbacks) });
         if let Some(below) = below.and_then(|below| state.object(below).part()) {
             let _ = device.lower.set(below);
         }

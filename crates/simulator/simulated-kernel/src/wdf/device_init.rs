@@ -9,12 +9,12 @@ use litemap::LiteMap;
 use wdk_bindings::{
     _WDF_DEVICE_IO_TYPE, _WDF_FILEOBJECT_CLASS, BOOLEAN, NTSTATUS, PCUNICODE_STRING, PULONG, PVOID,
     PWDF_DRIVER_GLOBALS, PWDF_FILEOBJECT_CONFIG, PWDF_OBJECT_ATTRIBUTES, PWDF_PNPPOWER_EVENT_CALLBACKS,
-    PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, UCHAR, ULONG,
-    UNICODE_STRING, WDF_DEVICE_IO_TYPE, WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS,
-    WDFDEVICE, WDFDRIVER, WDFREQUEST,
+    PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, UCHAR, ULONG, UNICODE_STRING, WDF_DEVICE_IO_TYPE,
+    WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS, WDFDEVICE, WDFDRIVER, WDFREQUEST,
 };
 
 use super::{
+    first::First,
     function::{Function, function},
     object::read_attributes,
 };
@@ -26,6 +26,7 @@ use crate::{
     rule::Rule,
     state::{Part, State},
     text,
+    wdm::io::property,
 };
 
 /// A `WDFDEVICE_INIT`.
@@ -36,6 +37,8 @@ pub struct Init {
     pub name: String,
     pub callbacks: WDF_PNPPOWER_EVENT_CALLBACKS,
     pub with: With,
+    /// The IRPs that the driver sees before the framework.
+    pub first: First,
     /// Who may open it, in the security descriptor definition language; empty if that was not said.
     pub access: String,
     /// The handle of the device of a driver that the new one is attached to.
@@ -55,6 +58,8 @@ pub struct With {
     pub looks_first: Option<InCallerContext>,
     /// The driver is a filter.
     pub filter: bool,
+    /// What it has said about who decides when the device sleeps.
+    pub decides: Option<bool>,
     /// How reads and writes pass their buffer.
     pub transfers: Transfers,
 }
@@ -127,6 +132,7 @@ impl State {
             name: String::new(),
             callbacks: WDF_PNPPOWER_EVENT_CALLBACKS::default(),
             with: With::default(),
+            first: First::default(),
             access,
             below,
         };
@@ -134,13 +140,22 @@ impl State {
         ptr::without_provenance_mut(place)
     }
 
-    fn with_init<R>(&self, init: PWDFDEVICE_INIT, work: impl FnOnce(&mut Init) -> R) -> R {
+    /// What a driver has said of a device so far, which is not made yet.
+    pub fn with_init<R>(&self, init: PWDFDEVICE_INIT, work: impl FnOnce(&mut Init) -> R) -> R {
         let mut inits = self.locked::<Inits>();
         let Some(init) = inits.0.get_mut(&init.addr()) else {
             drop(inits);
             bug_check(Rule::BadHandle, format_args!("{init:p} is no WDFDEVICE_INIT, or was one"));
         };
         work(init)
+    }
+}
+
+/// Ends the test if that is no security descriptor, by its form.
+pub fn check_access(sddl: &str) {
+    let is_descriptor = sddl.starts_with("D:") && sddl.contains('(') && sddl.ends_with(')');
+    if !is_descriptor {
+        bug_check(Rule::BadArgument, format_args!("`{sddl}` is no security descriptor"));
     }
 }
 
@@ -152,10 +167,7 @@ pub extern "C" fn WdfControlDeviceInitAllocate(
     function!("WdfControlDeviceInitAllocate", |state| {
         let owner = state.given(driver).owner;
         let sddl = text::text(sddl);
-        let is_descriptor = sddl.starts_with("D:") && sddl.contains('(') && sddl.ends_with(')');
-        if !is_descriptor {
-            bug_check(Rule::BadArgument, format_args!("`{sddl}` is no security descriptor"));
-        }
+        check_access(&sddl);
         if state.strikes() {
             return ptr::null_mut();
         }
@@ -309,11 +321,11 @@ pub extern "C" fn WdfFdoInitSetFilter(_globals: PWDF_DRIVER_GLOBALS, init: PWDFD
     });
 }
 
-/// The bus driver of this kernel says nothing of its devices.
+/// Of the device that the driver is asked to take.
 pub extern "C" fn WdfFdoInitQueryProperty(
     _globals: PWDF_DRIVER_GLOBALS,
     init: PWDFDEVICE_INIT,
-    _property: i32,
+    property: i32,
     length: ULONG,
     buffer: PVOID,
     result: PULONG,
@@ -322,12 +334,7 @@ pub extern "C" fn WdfFdoInitQueryProperty(
         if state.with_init(init, |init| init.node.is_none()) {
             bug_check(Rule::BadArgument, format_args!("a property of a control device"));
         }
-        if result.is_null() || length != 0 && buffer.is_null() {
-            bug_check(Rule::BadArgument, format_args!("a property without a place for it, or for its length"));
-        }
-        // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { result.write(0) };
-        STATUS_OBJECT_NAME_NOT_FOUND
+        property::answer(property, length, buffer, result)
     })
 }
 

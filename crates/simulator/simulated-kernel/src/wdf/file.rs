@@ -115,6 +115,9 @@ impl State {
     ///
     /// What the driver says.
     pub fn create_file(self: &Arc<Self>, device: &Arc<DeviceObject>, name: &str) -> Result<Arc<FileObject>, NTSTATUS> {
+        if device.first.sees(Asks::Create.major()) {
+            bug_check(Rule::NotSimulated, format_args!("a file whose IRP a driver is to see before the framework"));
+        }
         let file = Arc::new(FileObject {
             handle: AtomicUsize::new(0),
             device: device.clone(),

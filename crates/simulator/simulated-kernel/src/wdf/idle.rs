@@ -8,9 +8,10 @@ use wdk_bindings::{
 };
 
 use super::{
-    device::{DeviceObject, device},
+    device::device,
     function::entry,
     object::check_level,
+    policy::{STATUS_POWER_STATE_INVALID, decides},
 };
 use crate::{
     report::bug_check,
@@ -19,8 +20,6 @@ use crate::{
     state::{State, lock},
     waiting,
 };
-
-const STATUS_POWER_STATE_INVALID: NTSTATUS = 0xC000_02D3_u32.cast_signed();
 
 /// `WDF_DEVICE_POWER_POLICY_IDLE_SETTINGS`, as far as it has had its fields from the beginning.
 #[repr(C)]
@@ -37,11 +36,6 @@ pub struct IdleSettings {
 const SIZES: [ULONG; 4] = [24, 28, 32, 36];
 /// `IdleCannotWakeFromS0`: the device does not wake itself.
 const CANNOT_WAKE: i32 = 1;
-
-/// Returns true if the driver decides when the device sleeps: it is not a filter's, and not a control device.
-fn decides(device: &DeviceObject) -> bool {
-    device.node.is_some() && !device.with.filter
-}
 
 fn stop_idle(state: &Arc<State>, handle: WDFDEVICE, waits: bool) -> NTSTATUS {
     check_level("WdfDeviceStopIdle", waits);

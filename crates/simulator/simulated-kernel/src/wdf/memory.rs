@@ -18,7 +18,8 @@ use super::{
     request::{RequestObject, at_hand},
 };
 use crate::{
-    context, pool,
+    context::{self, DriverId},
+    pool,
     report::bug_check,
     routine::{Limit, carry_out},
     rule::Rule,
@@ -81,6 +82,14 @@ impl Kind for MemoryObject {
 }
 
 impl MemoryObject {
+    /// With a buffer of its own, of a driver. `None` if there is no memory.
+    pub fn allocated(owner: DriverId, size: usize, tag: ULONG, paged: bool) -> Option<Self> {
+        let tag = if tag == 0 { TAG } else { tag };
+        let block =
+            if paged { pool::allocate_paged(owner, size, tag) } else { pool::allocate(owner, size, tag, false) };
+        Some(Self::new((block?, size), Owner::Object(tag), paged))
+    }
+
     /// The program's memory that a driver has locked, for as long as the request has it.
     pub const fn of_program(buffer: (usize, usize)) -> Self {
         Self::new(buffer, Owner::Request, false)
@@ -114,11 +123,11 @@ pub extern "C" fn WdfMemoryCreate(
         if size == 0 {
             return STATUS_INVALID_PARAMETER;
         }
-        let (owner, tag) = (context::caller(), if tag == 0 { TAG } else { tag });
-        let block =
-            if paged { pool::allocate_paged(owner, size, tag) } else { pool::allocate(owner, size, tag, false) };
-        let Some(block) = block else { return STATUS_INSUFFICIENT_RESOURCES };
-        let kind = MemoryObject::new((block, size), Owner::Object(tag), paged);
+        let owner = context::caller();
+        let Some(kind) = MemoryObject::allocated(owner, size, tag, paged) else {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        };
+        let block = kind.whole().0;
         let Some(object) = state.create_object(Arc::new(kind), attributes, state.driver_object(owner)) else {
             return STATUS_INSUFFICIENT_RESOURCES;
         };

@@ -10,13 +10,18 @@ pub mod device_init;
 pub mod dpc;
 pub mod driver;
 pub mod file;
+pub mod first;
 mod function;
 pub mod idle;
 pub mod interrupt;
+pub mod lookaside;
 pub mod memory;
 pub mod miniport;
 pub mod object;
+pub mod policy;
 pub mod power;
+pub mod preprocess;
+pub mod property;
 pub mod query_interface;
 pub mod queue;
 pub mod registry;
@@ -103,13 +108,17 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
-        let lists: [&[(&'static str, *const ())]; 16] = [
+        let lists: [&[(&'static str, *const ())]; 20] = [
             &device_init::entries(),
             &file::entries(),
             &idle::entries(),
             &interrupt::entries(),
+            &lookaside::entries(),
             &object::entries(),
+            &policy::entries(),
             &power::entries(),
+            &preprocess::entries(),
+            &property::entries(),
             &query_interface::entries(),
             &queue::entries(),
             &request_irp::entries(),

@@ -208,7 +208,7 @@ impl State {
     }
 
     /// The same, while the device is there.
-    fn queue_of(&self, device: &DeviceObject, asks: Asks) -> Option<Arc<QueueObject>> {
+    pub fn queue_of(&self, device: &DeviceObject, asks: Asks) -> Option<Arc<QueueObject>> {
         if device.finished.load(Acquire) { self.queue_for(device, asks) } else { None }
     }
 
@@ -248,7 +248,8 @@ impl State {
     /// The highest device of a stack, from that one down, whose driver has requests of that kind.
     pub fn first_that_looks(&self, top: &Arc<DeviceObject>, asks: Asks) -> Arc<DeviceObject> {
         let mut device = top.clone();
-        while self.passes_on(&device, asks)
+        while !device.first.sees(asks.major())
+            && self.passes_on(&device, asks)
             && let Some(lower) = device.lower.get().cloned()
         {
             device = lower;
@@ -260,6 +261,11 @@ impl State {
     pub fn cancel_for(self: &Arc<Self>, device: &DeviceObject, request: &Arc<RequestObject>) {
         // First, so that it does not come into a queue that was looked at already.
         request.cancelled.store(true, Release);
+        let seen = lock(&request.irp).clone().filter(|irp| irp.is_seen());
+        if let Some(irp) = seen {
+            self.cancel_irp(&irp);
+            return;
+        }
         let queues = lock(&device.queues).clone();
         for queue in queues {
             if let Some(queue) = self.object(queue).part()

@@ -15,8 +15,9 @@ use std::{
 
 use host::machine::locks_held;
 use wdk_bindings::{
-    NTSTATUS, PFN_WDF_REQUEST_CANCEL, PVOID, PWDF_DRIVER_GLOBALS, STATUS_BUFFER_TOO_SMALL,
-    STATUS_INVALID_DEVICE_REQUEST, STATUS_PENDING, STATUS_SUCCESS, ULONG_PTR, WDFREQUEST,
+    IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_INTERNAL_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE, NTSTATUS,
+    PFN_WDF_REQUEST_CANCEL, PVOID, PWDF_DRIVER_GLOBALS, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_PENDING, STATUS_SUCCESS, ULONG_PTR, WDFREQUEST,
 };
 
 use super::{
@@ -34,7 +35,10 @@ use crate::{
     rule::Rule,
     state::{self, State, lock},
     waiting,
-    wdm::{io::request::Request, mdl},
+    wdm::{
+        io::request::{Maker, Request},
+        mdl,
+    },
 };
 
 /// The tag of the system's copies of buffers.
@@ -134,6 +138,20 @@ pub enum Asks {
     Read,
     /// That the device takes bytes.
     Write,
+}
+
+impl Asks {
+    /// The major function of its IRP.
+    pub fn major(self) -> u8 {
+        let major = match self {
+            Self::Made | Self::Create => IRP_MJ_CREATE,
+            Self::Control => IRP_MJ_DEVICE_CONTROL,
+            Self::Internal => IRP_MJ_INTERNAL_DEVICE_CONTROL,
+            Self::Read => IRP_MJ_READ,
+            Self::Write => IRP_MJ_WRITE,
+        };
+        u8::try_from(major).unwrap_or(0)
+    }
 }
 
 /// Where an IRP has its buffers, and how long they are in bytes.
@@ -571,6 +589,13 @@ impl State {
         drop(lock(&request.locked).take());
         let irp = lock(&request.irp).take();
         if let Some(irp) = irp {
+            if matches!(irp.maker, Maker::Preprocessed(_)) {
+                // Which comes back here when the driver that saw it first is done with it too.
+                irp.is_with_framework.store(false, Release);
+                // SAFETY: an IRP that is not complete.
+                unsafe { (*irp.pointer()).Cancel = request.cancelled.load(Acquire).into() };
+                return self.finish_irp(&irp, status, information);
+            }
             // SAFETY: an IRP that is not freed.
             let chain = std::mem::replace(unsafe { &mut (*irp.pointer()).MdlAddress }, ptr::null_mut());
             mdl::free_chain(self, chain);
@@ -578,8 +603,11 @@ impl State {
         }
         lock(&request.progress).outcome = Some((status, information));
         let handle = request.handle.load(Acquire);
-        self.forget_request(handle);
-        self.delete_object(handle);
+        // A driver may have completed its IRP without a request.
+        if handle != 0 {
+            self.forget_request(handle);
+            self.delete_object(handle);
+        }
         if let Some(file) = &request.file {
             self.request_ended(file);
         }

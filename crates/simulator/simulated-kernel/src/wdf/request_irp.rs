@@ -5,10 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Acquire},
 };
 
-use wdk_bindings::{
-    IO_STACK_LOCATION, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_INTERNAL_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE,
-    LARGE_INTEGER, PIRP, PVOID, PWDF_DRIVER_GLOBALS, UCHAR, ULONG, WDFREQUEST,
-};
+use wdk_bindings::{IO_STACK_LOCATION, LARGE_INTEGER, PIRP, PVOID, PWDF_DRIVER_GLOBALS, ULONG, WDFREQUEST};
 
 use super::{
     device::DeviceObject,
@@ -22,23 +19,16 @@ use crate::{
     rule::Rule,
     state::{State, lock},
     wdm::{
-        io::request::{Maker, Request, set_current},
+        io::{
+            device::Device,
+            request::{Maker, Request, set_current},
+        },
         mdl,
     },
 };
 
 /// What a program reads and writes with: `UserMode`.
 const PROGRAM: i8 = 1;
-
-const fn major_of(asks: Asks) -> u32 {
-    match asks {
-        Asks::Made | Asks::Create => IRP_MJ_CREATE,
-        Asks::Control => IRP_MJ_DEVICE_CONTROL,
-        Asks::Internal => IRP_MJ_INTERNAL_DEVICE_CONTROL,
-        Asks::Read => IRP_MJ_READ,
-        Asks::Write => IRP_MJ_WRITE,
-    }
-}
 
 /// The address of a buffer; null of one without bytes.
 fn pointer((address, length): (usize, usize)) -> PVOID {
@@ -51,8 +41,14 @@ fn length(bytes: usize) -> ULONG {
 
 impl State {
     fn make_irp_of(&self, request: &RequestObject, device: &Arc<DeviceObject>) -> Arc<Request> {
-        let wdm = self.wdm_device_of(device);
-        let made = self.make_irp(wdm.locations(), request.code, Maker::Framework);
+        let made = self.fill_irp_of(request, &self.wdm_device_of(device), Maker::Framework);
+        set_current(made.pointer(), made.next_location(), made.locations);
+        made
+    }
+
+    /// The IRP of a request, for a device, which is yet to get it.
+    pub fn fill_irp_of(&self, request: &RequestObject, wdm: &Device, maker: Maker) -> Arc<Request> {
+        let made = self.make_irp(wdm.locations(), request.code, maker);
         let buffers = request.wdm_buffers();
         // SAFETY: a new IRP, which nobody else has yet.
         let irp = unsafe { &mut *made.pointer() };
@@ -62,11 +58,9 @@ impl State {
         if buffers.locked.1 > 0 {
             irp.MdlAddress = mdl::allocate_locked(self, buffers.locked.0, length(buffers.locked.1));
         }
-        let place = made.next_location();
-        set_current(made.pointer(), place, made.locations);
         // SAFETY: the highest location of the new IRP.
-        let location = unsafe { &mut *place };
-        location.MajorFunction = UCHAR::try_from(major_of(request.asks)).unwrap_or(0);
+        let location = unsafe { &mut *made.next_location() };
+        location.MajorFunction = request.asks.major();
         location.DeviceObject = wdm.pointer();
         location.FileObject = request.file.as_ref().map_or(ptr::null_mut(), |file| self.wdm_file_of(file));
         match request.asks {
@@ -123,7 +117,7 @@ pub extern "C" fn WdfRequestWdmFormatUsingStackLocation(
         let request = at_hand(state, handle);
         // SAFETY: the driver's structure, which lives until the call returns.
         let location = unsafe { &*location };
-        let is_same = u32::from(location.MajorFunction) == major_of(request.asks);
+        let is_same = location.MajorFunction == request.asks.major();
         if request.asks == Asks::Made || request.asks == Asks::Create || !is_same {
             let words = format_args!(
                 "a stack location of another kind than the request is, or for one that the driver has made"

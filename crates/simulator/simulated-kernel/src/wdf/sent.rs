@@ -367,14 +367,13 @@ impl Sent {
             of_device.requests.fetch_sub(1, AcqRel);
             sent.come_back(&of_state, status, information, &bytes);
         }));
-        state.register_request(&device, &lower);
         device.requests.fetch_add(1, AcqRel);
         *lock(&self.is_at) = At::Device(device.clone(), lower.clone());
         state.preempt();
         if request.cancelled.load(Acquire) || self.cancelled.load(Acquire) {
             lower.cancelled.store(true, Release);
         }
-        state.request_arrives(&device, &lower);
+        state.request_comes(&device, &lower);
     }
 
     /// The bus's device knows no requests of programs. It says so at once or, every second time, later and at `DISPATCH_LEVEL`, as a driver

@@ -18,20 +18,38 @@ use super::{
     target::{TargetObject, target},
 };
 use crate::{
-    context::NOBODY,
+    context::{self, NOBODY},
     pool,
     report::bug_check,
     routine::routine,
     rule::Rule,
-    state::{State, lock},
-    wdm::io::device::{Device, Functions},
+    state::{self, State, lock},
+    wdm::io::{
+        device::{Device, Functions},
+        request::current,
+    },
 };
 
 /// `IO_TYPE_FILE`.
 const TYPE: CSHORT = 5;
 
-unsafe extern "C" fn dispatch(_: PDEVICE_OBJECT, _: PIRP) -> NTSTATUS {
-    bug_check(Rule::NotSimulated, format_args!("an IRP that is sent to the device object of a framework's device"))
+/// What is sent to the device object of a framework's device.
+unsafe extern "C" fn dispatch(object: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
+    let state = state::current();
+    let devices = state.all_of::<DeviceObject>();
+    let found =
+        devices.into_iter().find(|device| lock(&device.wdm).own.as_ref().is_some_and(|own| own.pointer() == object));
+    // SAFETY: the location of a request that is not complete.
+    let (major, minor) = unsafe { ((*current(irp)).MajorFunction, (*current(irp)).MinorFunction) };
+    let wanted = found.and_then(|device| Some((device.first.routine(major, minor)?, device)));
+    let Some((routine, device)) = wanted else {
+        bug_check(Rule::NotSimulated, format_args!("an IRP that is sent to the device object of a framework's device"));
+    };
+    let handle = device.handle.load(Acquire);
+    context::call(device.owner, "EvtDeviceWdmIrpPreprocess", || {
+        // SAFETY: the driver's own callback, with its live device and an IRP that lives until it is complete.
+        unsafe { routine(std::ptr::without_provenance_mut(handle), irp) }
+    })
 }
 
 const FUNCTIONS: Functions = [Some(dispatch); IRP_MJ_MAXIMUM_FUNCTION as usize + 1];
@@ -74,11 +92,17 @@ impl State {
         }
         let below = self.wdm_device_below(device);
         let driver = self.drivers().get(&device.owner).map_or(0, |driver| driver.object);
-        let own = self.create_physical_device(std::ptr::with_exposed_provenance_mut(driver), FUNCTIONS);
+        let driver = std::ptr::with_exposed_provenance_mut(driver);
+        let own = self.create_device_object(device.owner, driver, FUNCTIONS);
+        // A driver that sees IRPs first has a stack location for its completion routine.
+        let more = i8::from(device.first.is_wanted());
         // SAFETY: a new device object, which nobody else knows yet.
-        unsafe { (*own.pointer()).Flags = flags(&device.with) };
+        unsafe {
+            (*own.pointer()).Flags = flags(&device.with);
+            (*own.pointer()).StackSize = 1 + more;
+        }
         if let Some(below) = below {
-            let size = i8::try_from(below.locations() + 1).unwrap_or(i8::MAX);
+            let size = i8::try_from(below.locations() + 1).unwrap_or(i8::MAX).saturating_add(more);
             // SAFETY: device objects that live.
             unsafe {
                 (*own.pointer()).StackSize = size;

@@ -100,6 +100,13 @@ impl State {
         }
     }
 
+    /// The names of the interfaces of a class that are there.
+    pub fn enabled_interfaces(&self, class: &GUID) -> Vec<Vec<u16>> {
+        let notifications = self.locked::<Notifications>();
+        let of_class = notifications.interfaces.iter().filter(|(one, _)| same(one, class));
+        of_class.map(|(_, link)| link.clone()).collect()
+    }
+
     /// A driver is unloaded: it must not be registered any more.
     pub fn check_notifications(&self, owner: DriverId, name: &str) {
         let left = self.locked::<Notifications>().all.values().any(|registration| registration.owner == owner);

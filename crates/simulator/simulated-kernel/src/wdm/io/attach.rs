@@ -77,6 +77,16 @@ extern "C" fn IoAttachDeviceToDeviceStack(source: PDEVICE_OBJECT, target: PDEVIC
     })
 }
 
+/// The highest device of a stack, to which the driver refers from then on.
+#[unsafe(no_mangle)]
+extern "C" fn IoGetAttachedDeviceReference(device: PDEVICE_OBJECT) -> PDEVICE_OBJECT {
+    routine!("IoGetAttachedDeviceReference", |state| {
+        let top = state.top_of(&state.device_at(device));
+        state.count_object(top.address, 1);
+        top.pointer()
+    })
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn IoDetachDevice(target: PDEVICE_OBJECT) {
     routine!("IoDetachDevice", |state| {

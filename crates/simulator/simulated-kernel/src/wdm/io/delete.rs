@@ -39,6 +39,7 @@ extern "C" fn IoDeleteDevice(device: PDEVICE_OBJECT) {
         // SAFETY: the link that leads to the device.
         unsafe { place.write(next) };
         power::forget_device(state, device.addr());
+        state.delete_device_timer(device.addr());
         pool::free(device.expose_provenance(), Some(TAG));
     });
 }

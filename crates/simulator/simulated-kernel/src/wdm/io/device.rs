@@ -152,11 +152,14 @@ pub fn link_name(link: &str) -> String {
 }
 
 impl State {
+    /// Returns true if a device or driver object lies there.
+    pub fn is_device_or_driver(&self, object: usize) -> bool {
+        self.locked::<Devices>().has(object) || self.drivers().values().any(|driver| driver.object == object)
+    }
+
     /// A driver refers to a device or driver object, or gives a reference up. How many it has then; `None` if it is none of these.
     pub fn count_object(&self, object: usize, by: i64) -> Option<i64> {
-        let is_driver = || self.drivers().values().any(|driver| driver.object == object);
-        let is_device = self.locked::<Devices>().all.contains_key(&object);
-        if !is_device && !is_driver() {
+        if !self.is_device_or_driver(object) {
             return None;
         }
         let mut devices = self.locked::<Devices>();
@@ -190,8 +193,12 @@ impl State {
         found.unwrap_or_else(|| bug_check(Rule::BadHandle, format_args!("{device:p} is no device object, or was one")))
     }
 
-    /// The device behind a symbolic link, or with that name, if it can be opened.
+    /// The device behind a device interface or a symbolic link, or with that name, if it can be opened.
     pub fn wdm_device(&self, link: &str) -> Option<Arc<Device>> {
+        let behind = self.device_behind_interface(link);
+        if let Some((physical, _)) = behind {
+            return self.locked::<Devices>().all.get(&physical).cloned();
+        }
         let devices = self.locked::<Devices>();
         let name = devices.links.get(&link_name(link)).map_or(link, |(_, name)| name);
         let device = devices.all.values().find(|device| !name.is_empty() && device.name.eq_ignore_ascii_case(name))?;
@@ -200,8 +207,13 @@ impl State {
 
     /// Makes a device of the system's own, which has no name, and requests to which go to `functions`.
     pub fn create_physical_device(&self, driver: PDRIVER_OBJECT, functions: Functions) -> Arc<Device> {
+        self.create_device_object(NOBODY, driver, functions)
+    }
+
+    /// As [`State::create_physical_device`], of a driver.
+    pub fn create_device_object(&self, owner: DriverId, driver: PDRIVER_OBJECT, functions: Functions) -> Arc<Device> {
         let address = block::allocate(size_of::<DEVICE_OBJECT>(), true);
-        let device = Arc::new(Device::new(NOBODY, address, String::new(), Some(functions)));
+        let device = Arc::new(Device::new(owner, address, String::new(), Some(functions)));
         let object = DEVICE_OBJECT { Type: TYPE, DriverObject: driver, StackSize: 1, ..DEVICE_OBJECT::default() };
         // SAFETY: a new block with room for it.
         unsafe { device.pointer().write(object) };

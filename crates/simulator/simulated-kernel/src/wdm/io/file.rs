@@ -70,9 +70,11 @@ impl IoFile {
     ///
     /// As [`Kernel::open_device`].
     pub(crate) fn open(state: &Arc<State>, link: &str) -> Result<Self, NTSTATUS> {
-        let found = text::parted(link).find_map(|(link, name)| Some((state.wdm_device(link)?, name)));
-        let (device, name) = found.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
-        let mut name: Box<[u16]> = name.encode_utf16().collect();
+        let found = text::parted(link).find_map(|(link, name)| Some((state.wdm_device(link)?, link, name)));
+        let (device, link, name) = found.ok_or(STATUS_OBJECT_NAME_NOT_FOUND)?;
+        // The reference string of an interface is a part of the name.
+        let reference = state.device_behind_interface(link).map_or_else(String::new, |(_, reference)| reference);
+        let mut name: Box<[u16]> = reference.encode_utf16().chain(name.encode_utf16()).collect();
         let bytes = USHORT::try_from(2 * name.len()).unwrap_or(USHORT::MAX);
         let name_of = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: name.as_mut_ptr() };
         let object = FILE_OBJECT { FileName: name_of, DeviceObject: device.pointer(), ..FILE_OBJECT::default() };

@@ -314,7 +314,7 @@ impl State {
                 }
             }
             Maker::System | Maker::Framework => {}
-            Maker::Power(end) | Maker::Threaded { end, .. } => end(self, irp),
+            Maker::Power(end) | Maker::Preprocessed(end) | Maker::Threaded { end, .. } => end(self, irp),
             Maker::Driver(_) => bug_check(
                 Rule::IrpNotTaken,
                 format_args!("an IRP that a driver allocated has come back, and no completion routine kept it"),
@@ -392,7 +392,7 @@ impl State {
         let Some(request) = self.irp(irp) else {
             bug_check(Rule::IrpCompletedTwice, format_args!("{irp:p} is passed on and is no IRP, or was completed"));
         };
-        if matches!(request.maker, Maker::Framework) {
+        if request.is_with_framework.load(Acquire) {
             bug_check(
                 Rule::NotSimulated,
                 format_args!("the IRP of a framework's request is passed on by IoCallDriver"),
@@ -412,7 +412,7 @@ pub extern "C" fn IofCompleteRequest(irp: PIRP, _boost: CCHAR) {
         let Some(request) = state.irp(irp).filter(|request| number(irp) <= request.locations) else {
             bug_check(Rule::IrpCompletedTwice, format_args!("{irp:p} is no IRP, or was completed"));
         };
-        if matches!(request.maker, Maker::Framework) {
+        if request.is_with_framework.load(Acquire) {
             let words = format_args!("the IRP of a framework's request is completed, which WdfRequestComplete does");
             bug_check(Rule::IrpNotOwned, words);
         }
@@ -435,6 +435,10 @@ pub extern "C" fn IofCompleteRequest(irp: PIRP, _boost: CCHAR) {
         // SAFETY: the location of a request that is not complete.
         let location = unsafe { current(irp).read() };
         let room = match u32::from(location.MajorFunction) {
+            IRP_MJ_DEVICE_CONTROL if request.is_seen() => {
+                // SAFETY: the arm of this kind of request.
+                Some(unsafe { location.Parameters.DeviceIoControl.OutputBufferLength } as usize)
+            }
             // Of a request without output nothing is copied, and the number is its maker's to read.
             IRP_MJ_DEVICE_CONTROL => room.filter(|&room| room != 0),
             // SAFETY: the arm of these kinds of requests.

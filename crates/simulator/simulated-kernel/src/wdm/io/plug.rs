@@ -3,7 +3,10 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+    atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Relaxed},
+    },
 };
 
 use host::machine::{self, Irql};
@@ -93,6 +96,7 @@ impl Driver {
             device.remove_device();
             return Err(status);
         }
+        device.state.device_started(&device.physical);
         // Nothing has to come of it, and it is asked once.
         let _ = device.ask(QUERY_PNP_DEVICE_STATE, "IRP_MN_QUERY_PNP_DEVICE_STATE");
         Ok(device)
@@ -128,6 +132,7 @@ impl PlainDevice {
             let words = format_args!("a device is attached to the bus driver's after {after}");
             bug_check(Rule::ReferenceLeak, words);
         }
+        self.state.device_gone(&self.physical);
         self.state.delete_physical_device(&self.physical);
     }
 
@@ -138,7 +143,13 @@ impl PlainDevice {
 
     /// How many files and requests the driver's devices have.
     fn users(&self) -> u32 {
-        self.state.locked::<Devices>().users_of(self.owner)
+        self.state.locked::<Devices>().users_of(self.owner) + self.physical.users.load(Acquire)
+    }
+
+    /// The symbolic links of its device interfaces that are enabled.
+    #[must_use]
+    pub fn links(&self) -> Vec<String> {
+        self.state.interfaces_of(&self.physical)
     }
 
     /// Removes the device, as the device manager does: asks, and gives it back if the driver says no.

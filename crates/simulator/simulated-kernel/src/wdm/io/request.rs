@@ -4,7 +4,10 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, Ordering::Release},
+    atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Release},
+    },
 };
 
 use litemap::LiteMap;
@@ -41,6 +44,8 @@ pub enum Maker {
     Driver(DriverId),
     /// The framework, for a driver that looks at one of its requests.
     Framework,
+    /// The system, for a driver that sees it before the framework.
+    Preprocessed(End),
     /// The system, for a driver that waits: with the room for the output, if the system knows it.
     Threaded { owner: DriverId, room: Option<usize>, end: End },
 }
@@ -81,6 +86,8 @@ pub struct Request {
     pub reached_bottom: AtomicBool,
     /// Winsock Kernel has completed it, and its driver has not made it anew since.
     pub is_spent: AtomicBool,
+    /// The framework has it, and completes it with its request.
+    pub is_with_framework: AtomicBool,
     pub outcome: Mutex<Option<Outcome>>,
 }
 
@@ -179,6 +186,18 @@ impl Request {
         lock(&self.levels).iter().any(|level| level.device.owner == owner)
     }
 
+    /// Whoever has it has passed it on.
+    pub fn passed_on(&self) {
+        if let Some(level) = lock(&self.levels).last() {
+            lock(&level.progress).passed_on = true;
+        }
+    }
+
+    /// Returns true if a driver has it that sees it before the framework.
+    pub fn is_seen(&self) -> bool {
+        matches!(self.maker, Maker::Preprocessed(_)) && !self.is_with_framework.load(Acquire)
+    }
+
     /// Who has it now.
     pub fn holder(&self) -> Option<Arc<Device>> {
         lock(&self.levels).last().map(|level| level.device.clone())
@@ -239,11 +258,12 @@ impl State {
             address: block::allocate(size_of_irp(locations), true),
             code,
             locations,
-            maker,
             levels: Mutex::default(),
             reached_bottom: AtomicBool::new(false),
             is_spent: AtomicBool::new(false),
+            is_with_framework: AtomicBool::new(matches!(maker, Maker::Framework)),
             outcome: Mutex::default(),
+            maker,
         });
         write(&request);
         self.track(request.address, NOBODY, Object::plain(Kind::Irp));

@@ -1,6 +1,6 @@
 //! What a driver may not leave behind.
 
-use super::{device::Devices, open::OpenedFiles, request::Requests, work_item::WorkItems};
+use super::{device::Devices, error_log::LogEntries, open::OpenedFiles, request::Requests, work_item::WorkItems};
 use crate::{context::DriverId, report::bug_check, rule::Rule, state::State};
 
 impl State {
@@ -18,6 +18,8 @@ impl State {
             Some("a reference to the file of a device")
         } else if self.locked::<Devices>().are_referred_to_by(owner) {
             Some("a reference to a device or driver object")
+        } else if self.locked::<LogEntries>().are_of(owner) {
+            Some("an entry of the error log, neither written nor freed")
         } else if self.has_own_irps(owner) {
             Some("an IRP of its own")
         } else {
