@@ -180,8 +180,8 @@ fn again(found: &RwLock, thread: usize, with: (usize, LockState), writes: bool) 
 
 /// Returns true if a lock that is held was acquired with the structure at this address.
 fn is_used(state: &State, address: usize) -> bool {
-    let locks: Vec<Arc<RwLock>> = state.locked::<RwLocks>().0.values().cloned().collect();
-    locks.iter().any(|one| lock(&one.holders).iter().any(|holder| holder.states.iter().any(|&(one, _)| one == address)))
+    let has_it = |holder: &Holder| holder.states.iter().any(|&(one, _)| one == address);
+    state.locked::<RwLocks>().0.values().any(|one| lock(&one.holders).iter().any(has_it))
 }
 
 #[unsafe(no_mangle)]

@@ -36,6 +36,7 @@ use crate::{
     state::{self, State, lock},
     text, waiting,
     wdf::device_init::Inits,
+    wdm::io::interface::{behind, link_of},
 };
 
 /// An interface that a device can be queried for.
@@ -476,9 +477,8 @@ pub extern "C" fn WdfDeviceCreateDeviceInterface(
         if reference.contains(['/', '\\']) {
             bug_check(Rule::BadArgument, format_args!("a device interface with the reference string {reference}"));
         }
-        let reference = if reference.is_empty() { reference } else { format!(r"\{reference}") };
-        let link = format!(r"\??\ROOT#DEVICE#{node:04}#{{{:08x}}}{reference}", class.Data1);
-        let link = link.encode_utf16().collect();
+        let reference = behind(&reference);
+        let link = link_of("DEVICE", node, &class, &reference);
         lock(&device.interfaces).push(DeviceInterface { class, link, reference, enabled: false });
         STATUS_SUCCESS
     })

@@ -17,8 +17,9 @@ use std::{
 
 use host::machine::{self, Arguments, Irql, RawSpinLock};
 use wdk_bindings::{
-    BOOLEAN, KDPC, NTSTATUS, PVOID, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INSUFFICIENT_RESOURCES,
-    STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG, WDFDEVICE,
+    BOOLEAN, KDPC, NTSTATUS, PVOID, PWDF_DRIVER_GLOBALS, PWDF_OBJECT_ATTRIBUTES, STATUS_INFO_LENGTH_MISMATCH,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG,
+    WDFDEVICE,
 };
 
 use super::{
@@ -43,9 +44,6 @@ type Isr = unsafe extern "C" fn(Interrupt, ULONG) -> BOOLEAN;
 type Deferred = unsafe extern "C" fn(Interrupt, WDFDEVICE);
 type Switch = unsafe extern "C" fn(Interrupt, WDFDEVICE) -> NTSTATUS;
 type Synchronize = unsafe extern "C" fn(Interrupt, PVOID) -> BOOLEAN;
-
-const STATUS_INFO_LENGTH_MISMATCH: NTSTATUS = 0xC000_0004_u32.cast_signed();
-const STATUS_INVALID_DEVICE_STATE: NTSTATUS = 0xC000_0184_u32.cast_signed();
 
 /// A `WDF_INTERRUPT_CONFIG` up to KMDF 1.9, and what it has since.
 #[repr(C)]

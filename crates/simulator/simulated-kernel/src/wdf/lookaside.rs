@@ -15,7 +15,7 @@ use super::{
     memory::MemoryObject,
     object::{Kind, Object, Part, read_attributes},
 };
-use crate::{context, report::bug_check, routine::routine, rule::Rule, state::State, wdm::memory::kind as paged_kind};
+use crate::{context, report::bug_check, routine::routine, rule::Rule, state::State, wdm::memory::is_paged};
 
 /// A lookaside list.
 pub struct LookasideObject {
@@ -85,9 +85,7 @@ pub extern "C" fn WdfLookasideListCreate(
     place: *mut WDFOBJECT,
 ) -> NTSTATUS {
     routine!("WdfLookasideListCreate", DISPATCH_LEVEL, |state| {
-        let Some(paged) = paged_kind(pool) else {
-            bug_check(Rule::PoolFlags, format_args!("there is no pool of the type {pool:#x}"));
-        };
+        let paged = is_paged(pool);
         check_level("WdfLookasideListCreate", paged);
         let (own, memory) = (read_attributes(attributes), read_attributes(of_memory));
         if size == 0 || (paged && are_of_two_devices(state, &own, &memory)) {

@@ -24,7 +24,7 @@ use crate::{
     routine::{Limit, carry_out},
     rule::Rule,
     state::{State, lock},
-    wdm::memory::kind as paged_kind,
+    wdm::memory::is_paged,
 };
 
 /// The tag of a buffer for which the driver has given none: the framework uses the driver's own then.
@@ -114,9 +114,7 @@ pub extern "C" fn WdfMemoryCreate(
     place: *mut WDFMEMORY,
     buffer: *mut PVOID,
 ) -> NTSTATUS {
-    let Some(paged) = paged_kind(pool) else {
-        bug_check(Rule::PoolFlags, format_args!("there is no pool of the type {pool:#x}"));
-    };
+    let paged = is_paged(pool);
     // The reference leaves the level to the pool.
     let level = if paged { Irql::APC_LEVEL } else { Irql::DISPATCH_LEVEL };
     carry_out("WdfMemoryCreate", &Limit::at(level), |state| {

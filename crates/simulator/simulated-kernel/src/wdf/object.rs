@@ -29,6 +29,7 @@ use crate::{
     routine::routine,
     rule::Rule,
     state::{self, State, lock},
+    wdm::io::interface::STATUS_OBJECT_NAME_EXISTS,
 };
 
 /// The tag of what the framework allocates.
@@ -466,8 +467,6 @@ pub extern "C" fn WdfObjectAllocateContext(
     attributes: PWDF_OBJECT_ATTRIBUTES,
     place: *mut PVOID,
 ) -> NTSTATUS {
-    /// `STATUS_OBJECT_NAME_EXISTS`: an object has one context of a type. It is a success in form.
-    const STATUS_OBJECT_NAME_EXISTS: NTSTATUS = 0x4000_0000;
     routine!("WdfObjectAllocateContext", DISPATCH_LEVEL, |state| {
         let object = state.given(handle);
         let attributes = read_attributes(attributes);

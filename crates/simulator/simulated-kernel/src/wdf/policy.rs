@@ -2,8 +2,8 @@
 //! to arm one.
 
 use wdk_bindings::{
-    BOOLEAN, NTSTATUS, PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER,
-    ULONG, WDFDEVICE,
+    BOOLEAN, NTSTATUS, PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, STATUS_INFO_LENGTH_MISMATCH,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, ULONG, WDFDEVICE,
 };
 
 use super::{
@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{report::bug_check, routine::routine, rule::Rule};
 
-const STATUS_INFO_LENGTH_MISMATCH: NTSTATUS = 0xC000_0004_u32.cast_signed();
 pub const STATUS_POWER_STATE_INVALID: NTSTATUS = 0xC000_02D3_u32.cast_signed();
 
 /// `WDF_POWER_POLICY_EVENT_CALLBACKS`. Up to version 1.5 it ends before the last one.

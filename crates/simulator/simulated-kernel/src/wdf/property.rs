@@ -17,7 +17,7 @@ use crate::{
     routine::routine,
     rule::Rule,
     text,
-    wdm::{io::property, memory::kind as paged_kind},
+    wdm::{io::property, memory::is_paged},
 };
 
 /// `WDF_DEVICE_PNP_CAPABILITIES`.
@@ -57,9 +57,7 @@ pub extern "C" fn WdfDeviceAllocAndQueryProperty(
 ) -> NTSTATUS {
     routine!("WdfDeviceAllocAndQueryProperty", PASSIVE_LEVEL, |state| {
         let (_, device) = device(state, handle);
-        let Some(paged) = paged_kind(pool) else {
-            bug_check(Rule::PoolFlags, format_args!("there is no pool of the type {pool:#x}"));
-        };
+        let paged = is_paged(pool);
         if place.is_null() {
             bug_check(Rule::BadArgument, format_args!("a property without a place for its memory object"));
         }

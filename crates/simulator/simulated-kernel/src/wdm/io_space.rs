@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeMap, ptr, sync::Mutex};
 
-use wdk_bindings::{MDL, MEMORY_CACHING_TYPE, NTSTATUS, PHYSICAL_ADDRESS, PVOID, SIZE_T, STATUS_SUCCESS, ULONG};
+use wdk_bindings::{
+    MDL, MEMORY_CACHING_TYPE, NTSTATUS, PHYSICAL_ADDRESS, PVOID, SIZE_T, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_PARAMETER_1, STATUS_SUCCESS, ULONG,
+};
 
 use super::mdl;
 use crate::{
@@ -22,9 +25,6 @@ use crate::{
 const TAG: u32 = u32::from_ne_bytes(*b"MmIo");
 /// Where the addresses of devices begin: no memory of a program or of the pool.
 const FIRST: u64 = 0x80_0000_0000;
-/// What `MmAllocateMdlForIoSpace` says of an address that is none of a page of a device.
-const STATUS_INVALID_PARAMETER_1: NTSTATUS = 0xC000_00EF_u32.cast_signed();
-const STATUS_INSUFFICIENT_RESOURCES: NTSTATUS = 0xC000_009A_u32.cast_signed();
 
 /// What a device has of physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -59,15 +59,22 @@ pub(super) struct Wanted {
     pub raises: bool,
 }
 
+impl Wanted {
+    /// What the driver gets if there is no such memory.
+    pub fn refused(self) -> PVOID {
+        if self.raises {
+            bug_check(Rule::NotSimulated, format_args!("an exception for an allocation that failed"));
+        }
+        ptr::null_mut()
+    }
+}
+
 pub(super) fn allocate(state: &State, wanted: Wanted, size: SIZE_T, tag: ULONG) -> PVOID {
     if wanted.paged && machine::current_irql() > Irql::APC_LEVEL {
         bug_check(Rule::IrqlTooHigh, format_args!("paged pool at {}", machine::current_irql()));
     }
     if state.strikes() {
-        if wanted.raises {
-            bug_check(Rule::NotSimulated, format_args!("an exception for an allocation that failed"));
-        }
-        return ptr::null_mut();
+        return wanted.refused();
     }
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     let address = if wanted.paged {
@@ -105,13 +112,15 @@ pub extern "C" fn ExAllocatePoolWithTag(pool: POOL_TYPE, size: SIZE_T, tag: ULON
     })
 }
 
+/// Returns true if memory of one of the older kinds of pool may be paged out. Ends the test for those that nothing may ask for any more.
+pub fn is_paged(pool: POOL_TYPE) -> bool {
+    kind(pool).unwrap_or_else(|| bug_check(Rule::PoolFlags, format_args!("there is no pool of the type {pool:#x}")))
+}
+
 /// What a type of the older kinds of pool asks for.
 pub(super) fn wanted_of(pool: POOL_TYPE, size: SIZE_T) -> Wanted {
     check_size(size);
-    let Some(paged) = kind(pool) else {
-        bug_check(Rule::PoolFlags, format_args!("there is no pool of the type {pool:#x}"));
-    };
-    Wanted { paged, zeroed: pool & ZEROED != 0, raises: pool & RAISES != 0 }
+    Wanted { paged: is_paged(pool), zeroed: pool & ZEROED != 0, raises: pool & RAISES != 0 }
 }
 
 pub(super) fn free(address: PVOID, tag: Option<u32>) {

@@ -1,8 +1,6 @@
 //! The pool's routines with a quota, a priority or extended parameters, and those without a tag.
 
-use std::ptr;
-
-use wdk_bindings::{POOL_FLAG_NON_PAGED, POOL_FLAG_RAISE_ON_FAILURE, POOL_FLAGS, POOL_TYPE, PVOID, SIZE_T, ULONG};
+use wdk_bindings::{POOL_FLAG_NON_PAGED, POOL_FLAGS, POOL_TYPE, PVOID, SIZE_T, ULONG};
 
 use super::memory::{QUOTA, Wanted, allocate, check_tag, free, wanted_by, wanted_of};
 use crate::{report::bug_check, routine::routine, rule::Rule};
@@ -98,10 +96,7 @@ extern "C" fn ExAllocatePool3(
         // SAFETY: the driver's array has as many elements as it says.
         let is_met = (0..count as usize).all(|index| unsafe { parameters.add(index).read() }.is_met(flags));
         if !is_met {
-            if flags & POOL_FLAG_RAISE_ON_FAILURE != 0 {
-                bug_check(Rule::NotSimulated, format_args!("an exception for an allocation that failed"));
-            }
-            return ptr::null_mut();
+            return wanted.refused();
         }
         allocate(state, wanted, size, tag)
     })

@@ -105,10 +105,14 @@ fn bind(state: &State, mask: KAFFINITY) -> Option<KAFFINITY> {
     Some(before)
 }
 
-/// The current thread is bound no more.
-fn unbind(state: &State) {
-    processors::set_affinity(0);
-    state.machine.bind_current_thread(0);
+/// The current thread has the affinity again that it had before: that of a thread which is not bound is zero.
+fn revert(state: &State, before: KAFFINITY) {
+    if before == 0 {
+        processors::set_affinity(0);
+        state.machine.bind_current_thread(0);
+    } else {
+        bind(state, before);
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -130,9 +134,7 @@ extern "C" fn KeSetSystemGroupAffinityThread(affinity: *mut GROUP_AFFINITY, befo
 extern "C" fn KeRevertToUserGroupAffinityThread(before: *mut GROUP_AFFINITY) {
     routine!("KeRevertToUserGroupAffinityThread", |state| {
         // SAFETY: the driver's structure, which lives until the call returns.
-        let before = unsafe { before.read() };
-        processors::set_affinity(before.Mask);
-        state.machine.bind_current_thread(if before.Mask == 0 { 0 } else { before.Mask.trailing_zeros() });
+        revert(state, unsafe { before.read() }.Mask);
     });
 }
 
@@ -150,18 +152,12 @@ extern "C" fn KeSetSystemAffinityThreadEx(mask: KAFFINITY) -> KAFFINITY {
 
 #[unsafe(no_mangle)]
 extern "C" fn KeRevertToUserAffinityThread() {
-    routine!("KeRevertToUserAffinityThread", DISPATCH_LEVEL, |state| unbind(state));
+    routine!("KeRevertToUserAffinityThread", DISPATCH_LEVEL, |state| revert(state, 0));
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn KeRevertToUserAffinityThreadEx(mask: KAFFINITY) {
-    routine!("KeRevertToUserAffinityThreadEx", DISPATCH_LEVEL, |state| {
-        if mask == 0 {
-            unbind(state);
-        } else {
-            bind(state, mask);
-        }
-    });
+    routine!("KeRevertToUserAffinityThreadEx", DISPATCH_LEVEL, |state| revert(state, mask));
 }
 
 /// There is one node, with all processors.

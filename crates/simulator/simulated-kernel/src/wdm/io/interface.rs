@@ -20,7 +20,8 @@ use crate::{
     text,
 };
 
-const STATUS_OBJECT_NAME_EXISTS: NTSTATUS = 0x4000_0000;
+/// What was asked for is there already. A success in form.
+pub const STATUS_OBJECT_NAME_EXISTS: NTSTATUS = 0x4000_0000;
 /// The tag of the names that drivers get, and free.
 const TAG: u32 = u32::from_ne_bytes(*b"Pp  ");
 /// `DEVICE_INTERFACE_INCLUDE_NONACTIVE`.
@@ -87,8 +88,7 @@ impl State {
         let wanted = link_name(link);
         let is_it = |one: &&Interface| one.enabled && link_name(&String::from_utf16_lossy(&one.link)) == wanted;
         let found = interfaces.all.iter().find(is_it)?;
-        let reference = if found.reference.is_empty() { String::new() } else { format!(r"\{}", found.reference) };
-        interfaces.started.contains(&found.physical).then_some((found.physical, reference))
+        interfaces.started.contains(&found.physical).then(|| (found.physical, behind(&found.reference)))
     }
 
     /// The names of a device's interfaces that are enabled.
@@ -96,6 +96,16 @@ impl State {
         let enabled = self.locked::<Interfaces>().enabled_of(physical.address);
         enabled.into_iter().map(|(_, link)| String::from_utf16_lossy(&link)).collect()
     }
+}
+
+/// A reference string as it stands behind the name of a device.
+pub fn behind(reference: &str) -> String {
+    if reference.is_empty() { String::new() } else { format!(r"\{reference}") }
+}
+
+/// The name of an interface of a device that has that number among those of its kind.
+pub fn link_of(kind: &str, number: u64, class: &GUID, behind: &str) -> Vec<u16> {
+    format!(r"\??\ROOT#{kind}#{number:04}#{{{:08x}}}{behind}", class.Data1).encode_utf16().collect()
 }
 
 /// A copy of text for a driver, which frees it.
@@ -120,9 +130,7 @@ fn register(state: &State, physical: &Device, class: GUID, reference: String) ->
     if let Some(known) = known {
         return (known.link.clone(), true);
     }
-    let behind = if reference.is_empty() { String::new() } else { format!(r"\{reference}") };
-    let link = format!(r"\??\ROOT#PLAIN#{number:04}#{{{:08x}}}{behind}", class.Data1);
-    let link: Vec<u16> = link.encode_utf16().collect();
+    let link = link_of("PLAIN", number, &class, &behind(&reference));
     interfaces.all.push(Interface { class, link: link.clone(), reference, physical: physical.address, enabled: false });
     (link, false)
 }

@@ -2,12 +2,10 @@
 
 use wdk_bindings::{
     NTSTATUS, PDEVICE_OBJECT, PULONG, PVOID, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_DEVICE_REQUEST,
-    STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG,
+    STATUS_INVALID_PARAMETER_2, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG,
 };
 
 use crate::{context::NOBODY, report::bug_check, routine::routine, rule::Rule};
-
-const STATUS_INVALID_PARAMETER_2: NTSTATUS = 0xC000_00F0_u32.cast_signed();
 
 /// `DevicePropertyEnumeratorName`, `-Address`, `-UINumber`, `-InstallState` and `-ContainerID`, the last one.
 const ENUMERATOR_NAME: i32 = 15;
