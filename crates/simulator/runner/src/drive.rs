@@ -95,8 +95,9 @@ impl<'run, M: Machine> Drive<'run, M> {
             | Action::Power(name, _)
             | Action::Interrupt(name, _)
             | Action::Remove(name)
-            | Action::SurpriseRemove(name) => Thing::Device(name),
-            Action::SendFrame { device, .. } | Action::ReceiveFrame { device, .. } => Thing::Device(device),
+            | Action::SurpriseRemove(name)
+            | Action::SendFrame { device: name, .. }
+            | Action::ReceiveFrame { device: name, .. } => Thing::Device(name),
             Action::Close(file) | Action::Begin { file, .. } => Thing::File(file),
             Action::Wait { request, .. } | Action::Cancel(request) => Thing::Request(request),
             Action::Socket { does: SocketAction::Accept(listener), .. } => Thing::Socket(listener),

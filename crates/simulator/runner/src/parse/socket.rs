@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use ntstatus::NtStatus;
 use toml::Spanned;
 
-use super::{Result, part::parts, problem, step::Keys};
+use super::{Result, problem, step::Keys};
 use crate::{
-    bytes::{Pattern, Template},
     script::{Action, Script},
     socket::SocketAction,
 };
@@ -23,16 +22,14 @@ pub fn action(keys: &mut Keys, word: &str, status: NtStatus, script: &Script) ->
         "accept" => SocketAction::Accept(keys.text("listener")?),
         "bind" => SocketAction::Bind(needed(keys, "at", script)?),
         "send" => {
-            let at = keys.0.span();
-            let Some(input) = keys.0.get_mut().input.take() else { return problem(at, "`input` is missing") };
-            SocketAction::Send { input: Template(parts(&input, "input", script)?), to: address(keys, "to", script)? }
+            let input = keys.input(script)?;
+            SocketAction::Send { input, to: address(keys, "to", script)? }
         }
         "receive" => {
-            let (at, expect) = (keys.0.span(), keys.0.get_mut().expect.take());
+            let (at, expect) = (keys.0.span(), keys.expectation(script)?);
             if expect.is_none() && status.is_success() {
                 return problem(at, "`expect` is missing: what has to come, and [] for the end of a stream");
             }
-            let expect = expect.map(|expect| Ok(Pattern(parts(&expect, "expect", script)?))).transpose()?;
             SocketAction::Receive { expect, from: address(keys, "from", script)? }
         }
         "end" => SocketAction::End,

@@ -79,8 +79,8 @@ impl Keys {
             "interrupt" => Action::Interrupt(self.text("device")?, self.message()?),
             "power" => Action::Power(self.text("device")?, self.power_state()?),
             "send-frame" => {
-                let Some(input) = self.0.get_mut().input.take() else { return problem(at, "`input` is missing") };
-                Action::SendFrame { device: self.text("device")?, input: Template(parts(&input, "input", script)?) }
+                let input = self.input(script)?;
+                Action::SendFrame { device: self.text("device")?, input }
             }
             "receive-frame" => {
                 let Some(expect) = self.expectation(script)? else { return problem(at, "`expect` is missing") };
@@ -118,8 +118,8 @@ impl Keys {
             }
             "unplug" => Action::Unplug,
             other => {
-                let words = "load, unload, start, restart, interrupt, power, send-frame, receive-frame, remove, surprise-remove, open, close, ioctl, read, write, begin, \
-                             begin-read, begin-write, wait, cancel, sleep, barrier, unplug";
+                let words = "load, unload, start, restart, interrupt, power, send-frame, receive-frame, remove, surprise-remove, open, \
+                             close, ioctl, read, write, begin, begin-read, begin-write, wait, cancel, sleep, barrier, unplug";
                 return problem(action.span(), format!("`do` is `{other}`: {words}, {}", socket::WORDS));
             }
         })
@@ -196,7 +196,14 @@ impl Keys {
         Ok(Action::Begin { request, file, asks, code, input: Template(input), output, offset })
     }
 
-    fn expectation(&mut self, script: &Script) -> Result<Option<Pattern>> {
+    /// What is sent by a step that sends nothing else.
+    pub fn input(&mut self, script: &Script) -> Result<Template> {
+        let at = self.0.span();
+        let Some(input) = self.0.get_mut().input.take() else { return problem(at, "`input` is missing") };
+        Ok(Template(parts(&input, "input", script)?))
+    }
+
+    pub fn expectation(&mut self, script: &Script) -> Result<Option<Pattern>> {
         let expected = self.0.get_mut().expect.take();
         expected.map(|expected| Ok(Pattern(parts(&expected, "expect", script)?))).transpose()
     }
