@@ -17,14 +17,14 @@ use crate::{
     qp::{self, Fed, Outgoing, Qp},
 };
 
-/// Frames that are made under one hold of the lock.
-const FRAMES: usize = 16;
+/// Frames that are made under one hold of the lock, and leave with one call.
+const FRAMES: usize = 32;
 /// Queue pairs that are fed under one hold of it.
 const QUEUE_PAIRS: usize = 8;
 /// Requests that a queue pair is fed with at a time.
 const REQUESTS: usize = 32;
 /// Holds of it in one run.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 4;
 /// Events that are told in one round.
 const EVENTS: usize = 8;
 
