@@ -397,7 +397,7 @@ impl Requester {
         Ok((end - index, emitted?))
     }
 
-    /// An answer of the responder.
+    /// An answer of the responder. None comes here once a request has failed: its queue pair takes no packets then.
     pub fn receive(
         &mut self,
         now: u64,
@@ -407,13 +407,11 @@ impl Requester {
         counters: &mut Counters,
     ) {
         let psn = packet.bth.psn;
-        if self.failed.is_some() {
-            counters.wrong_state += 1;
-            return;
-        }
+        // From the packet on that it has refused, the responder answers nothing.
+        let high = self.refused.map_or(self.high, |(refused, _)| refused);
         let Some(Aeth { syndrome, .. }) = packet.extended.aeth.filter(|_| packet.bth.opcode == Opcode::Acknowledge)
         else {
-            if psn.is_in(self.una, self.high) {
+            if psn.is_in(self.una, high) {
                 self.response(now, link, packet, adapter, counters);
             } else {
                 counters.ghosts += 1;
@@ -422,7 +420,7 @@ impl Requester {
         };
         let syndrome = Syndrome::from_byte(syndrome);
         // A NAK 0x60 may name the packet that comes next.
-        let end = if syndrome == Syndrome::Nak(Nak::Sequence) { self.high.plus(1) } else { self.high };
+        let end = if syndrome == Syndrome::Nak(Nak::Sequence) { high.plus(1) } else { high };
         if !psn.is_in(self.una, end) {
             counters.ghosts += 1;
             return;
@@ -475,8 +473,7 @@ impl Requester {
             self.answer_missing(now, link, psn, counters);
             return;
         }
-        let Some(slot) = self.slots.get(self.acked).copied().filter(|slot| slot.is_read() && self.acked < self.started)
-        else {
+        let Some(slot) = self.slots.get(self.acked).copied().filter(Slot::is_read) else {
             counters.ghosts += 1;
             return;
         };
@@ -501,6 +498,10 @@ impl Requester {
         self.una = psn.plus(1);
         self.progress(link, 1, Some(now));
         self.settle();
+        if let Some((before, _)) = self.refused {
+            // What the READ was in the way of has succeeded too.
+            let _ = self.advance(now, link, before);
+        }
     }
 
     /// All packets before `end` are acknowledged, but READs whose data has not come.
@@ -513,7 +514,7 @@ impl Requester {
         let mut outcome = Ok(());
         while self.una != end {
             self.settle();
-            let Some(slot) = self.slots.get(self.acked).filter(|_| self.acked < self.started) else { break };
+            let Some(slot) = self.slots.get(self.acked) else { break };
             if slot.is_read() {
                 outcome = Err(Missing);
                 break;
@@ -537,19 +538,12 @@ impl Requester {
         // What is ahead of all that had come then is missing for a reason of its own.
         self.stale = self.stale.filter(|stale| self.una.is_before(stale.end));
         if self.next.is_before(self.una) {
-            // Sent before going back, and arrived after all.
+            // Sent before going back, and arrived after all. The slot is the oldest that is not finished, still or when that is settled.
             self.next = self.una;
-            self.at = self.slot_of(self.next);
         }
         // What has failed waits for nothing any more.
         let waits = self.una != self.next && self.failed.is_none();
         self.deadline = now.filter(|_| waits).and_then(|now| Some(now + link.ack_timeout?));
-    }
-
-    /// The slot with this packet, which has been sent or goes out next.
-    fn slot_of(&self, psn: Psn) -> usize {
-        let holds = |slot: &Slot| psn.since(slot.first) < slot.packets;
-        (self.acked..self.started).find(|index| self.slots.get(*index).is_some_and(holds)).unwrap_or(self.started)
     }
 
     /// Slots whose last packet is acknowledged are finished. A slot that has failed fails when it is the oldest.
@@ -566,14 +560,9 @@ impl Requester {
             self.at = self.at.max(self.acked);
         }
         if let Some((psn, failure)) = self.refused
-            && self.acked < self.started
-            && let Some(slot) = self.slots.get(self.acked)
-            && psn.since(slot.first) < slot.packets
+            && psn == self.una
         {
-            let is_next = !slot.is_read() || psn == self.una;
-            if is_next {
-                self.fail(failure);
-            }
+            self.fail(failure);
         }
     }
 
