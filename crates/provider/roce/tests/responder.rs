@@ -406,6 +406,28 @@ fn a_queue_pair_serves_no_more_reads_than_it_has_room_for() {
     assert_eq!((agreed.inbound_reads, agreed.outbound_reads), (2, 2));
 }
 
+/// The network may have doubled it, or it was late: the peer has the answer, and may ask for as many as before.
+#[test]
+fn a_read_that_comes_again_does_not_count_against_the_limit() {
+    for again in [&[0][..], &[1], &[0, 1]] {
+        let mut rig = Rig::new();
+        rig.memory.register(7, 0, bytes(600));
+        for psn in 0..2 {
+            rig.read(psn, 0, 7, 10);
+            assert_eq!(rig.short(IN), [(Opcode::ReadResponseOnly, psn)]);
+        }
+        for psn in again {
+            rig.read(*psn, 0, 7, 10);
+        }
+        rig.read(2, 0, 7, 10);
+        let sent = rig.short(IN);
+        // The oldest makes room for the new one, and is not answered again.
+        let expected = again.iter().chain(&[2]).filter(|psn| **psn != 0);
+        assert!(sent.iter().copied().eq(expected.map(|psn| (Opcode::ReadResponseOnly, *psn))), "{again:?}: {sent:?}");
+        assert_eq!(rig.failure(), None, "{again:?}");
+    }
+}
+
 #[test]
 fn a_read_request_with_data_is_an_invalid_request() {
     let mut rig = Rig::new();
