@@ -365,6 +365,45 @@ fn data_before_the_rtu_are_taken_and_complete_the_accept() {
     assert!(world.take_event(1, |kind| *kind == EventKind::Accepted(Ok(()))).is_some());
 }
 
+/// A packet ahead of the expected one may be of an earlier connection.
+#[test]
+fn data_ahead_of_what_is_expected_do_not_complete_the_accept() {
+    let mut world = World::new(7);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (connection, qp) = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.accept(asked, b"");
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    world.sides[1].memory.post_receive(1, 16);
+    world.sides[1].memory.post_receive(2, 16);
+    world.deaf[1] = true;
+    world.complete_connect(connection);
+    assert!(world.post(0, qp, 1, SEND, b"lost".to_vec()));
+    world.run(100);
+    world.deaf[1] = false;
+    assert!(world.post(0, qp, 2, SEND, b"ahead".to_vec()));
+    world.flush();
+    let ahead = last_of(&world, 0);
+    world.inject(1, &ahead);
+    world.flush();
+    assert_eq!(world.sides[1].stack.counters().psn_ahead, 1);
+    assert!(world.take_event(1, |kind| matches!(kind, EventKind::Accepted(_))).is_none());
+    world.wait_event(1, |kind| *kind == EventKind::Accepted(Ok(())));
+    assert_eq!(world.sides[1].memory.received.len(), 2, "by what came again");
+}
+
+#[test]
+fn a_listener_that_has_ended_takes_no_request() {
+    let mut world = World::new(8);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    assert_eq!(world.sides[1].stack.stop_listening(None, PORT), Ok(()));
+    assert_eq!(world.sides[1].stack.stop_listening(None, PORT), Err(CallError::Unknown));
+    world.ask(false, b"");
+    let refusal = Refusal::Rejected(Reason::BAD_SERVICE_ID);
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Err(refusal)));
+    assert_eq!(world.sides[1].stack.listen(None, PORT), Ok(()), "the port is free");
+}
+
 #[test]
 fn an_accept_whose_peer_is_silent_is_a_time_out() {
     let mut world = World::new(9);

@@ -73,6 +73,14 @@ fn a_message_asks_before_one_that_is_long_or_may_have_to_wait() {
 }
 
 #[test]
+fn a_long_message_asks_though_a_short_one_follows() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(600));
+    rig.post(2, SEND, bytes(10));
+    assert_eq!(asking(&rig.take_all()), [2, 3]);
+}
+
+#[test]
 fn what_goes_out_again_asks_as_if_it_were_alone() {
     let mut rig = Rig::new();
     for context in 0..4 {
@@ -157,6 +165,18 @@ fn inline_data_are_those_of_the_post() {
     assert_eq!(rig.take().expect("a SEND").payload, b"hello");
     rig.wait();
     assert_eq!(rig.take().expect("the SEND again").payload, b"hello");
+}
+
+#[test]
+fn a_request_is_not_longer_than_messages_may_be_nor_its_inline_data_than_there_is_room() {
+    let mut rig = Rig::new();
+    let request = |length| Request { context: 1, work: READ, flags: Flags::default(), length };
+    assert_eq!(rig.qp.post(request((1 << 31) + 1), None), Err(PostError::TooLong));
+    assert_eq!(rig.qp.post(request(1 << 31), None), Ok(()));
+    let request = |length| Request { context: 1, work: SEND, flags: Flags::default(), length };
+    assert_eq!(rig.qp.post(request(33), Some(&[0; 33])), Err(PostError::TooLong));
+    assert_eq!(rig.qp.post(request(32), Some(&[0; 32])), Ok(()));
+    assert_eq!(rig.qp.outstanding(), 2);
 }
 
 #[test]
@@ -567,6 +587,20 @@ fn an_rnr_nak_is_waited_for_and_then_goes_back() {
 }
 
 #[test]
+fn an_rnr_nak_is_waited_for_as_long_as_it_says_and_no_longer() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(1));
+    let _ = rig.take_all();
+    rig.answer(Syndrome::RnrNak(1), 0);
+    rig.now += 9;
+    assert!(!rig.qp.may_transmit(rig.now) && rig.take().is_none());
+    // Without a tick: who transmits need not have looked at the time first.
+    rig.now += 1;
+    assert!(rig.qp.may_transmit(rig.now));
+    assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 0)]);
+}
+
+#[test]
 fn rnr_naks_while_one_is_waited_for_are_the_same_one() {
     let mut rig = Rig::new();
     rig.post(1, SEND, bytes(1));
@@ -705,6 +739,8 @@ fn behind_a_refusal_nothing_is_answered_and_nothing_is_asked_for_again() {
     rig.post(3, READ, vec![0; 10]);
     let _ = rig.take_all();
     rig.answer(Syndrome::Nak(Nak::RemoteAccess), 3);
+    rig.post(4, SEND, bytes(1));
+    assert!(rig.take().is_none(), "nor does anything more go out");
     rig.answer(Syndrome::Ack, 3);
     rig.response(Opcode::ReadResponseOnly, 4, &bytes(10));
     assert_eq!(rig.counters.ghosts, 2);
@@ -713,8 +749,9 @@ fn behind_a_refusal_nothing_is_answered_and_nothing_is_asked_for_again() {
     rig.response(Opcode::ReadResponseFirst, 0, &bytes(256));
     rig.response(Opcode::ReadResponseMiddle, 1, &bytes(256));
     rig.response(Opcode::ReadResponseLast, 2, &bytes(88));
-    let outcomes = [(1, Ok(())), (2, Err(Failure::RemoteAccess)), (3, Err(Failure::Flushed))];
-    assert_eq!(rig.memory.outcomes(), outcomes);
+    let flushed = [3, 4].map(|context| (context, Err(Failure::Flushed)));
+    assert_eq!(rig.memory.outcomes()[..2], [(1, Ok(())), (2, Err(Failure::RemoteAccess))]);
+    assert_eq!(rig.memory.outcomes()[2..], flushed);
 }
 
 #[test]

@@ -32,7 +32,7 @@ const READ_PACKETS: u32 = 16;
 const ACK_EACH: u32 = 32;
 /// Messages of one packet that follow each other ask for one ACK for so many of them at most.
 const ACK_SHORT: u32 = 16;
-/// Packets of a connection that may be outstanding: a quarter of the numbers.
+/// Packets of a connection that may be outstanding, however large the window may be: a quarter of the numbers.
 const OUTSTANDING: u32 = 1 << 22;
 /// For longer than this, in microseconds, no receive is waited for, however many retries there are (RoCEv2 0.5).
 const RNR_LIMIT: u64 = 60_000_000;
@@ -88,7 +88,7 @@ pub struct Requester {
     slots: Bounded<Slot>,
     inline: Box<[u8]>,
     inline_each: usize,
-    /// Requests ever posted: the place of the next one's inline data.
+    /// Requests ever posted, modulo the depth: the place of the next one's inline data.
     posted: usize,
     /// Slots that are finished.
     acked: usize,
@@ -141,7 +141,7 @@ impl Requester {
             end: Psn::default(),
             unasked: 0,
             reads: 0,
-            window: Window::new(window),
+            window: Window::new(window.clamp(1, OUTSTANDING)),
             retries: 0,
             rnr_retries: 0,
             rnr_until: None,
@@ -171,18 +171,14 @@ impl Requester {
         if matches!(request.work, Work::Read { .. }) && link.outbound_reads == 0 {
             return Err(PostError::NoReads);
         }
-        let place = self.posted % self.depth().max(1) * self.inline_each;
+        let place = self.posted * self.inline_each;
         let slot = Slot { request, inline: inline.map(|_| place), first: Psn::default(), packets: 0, failure: None };
         self.slots.push(slot).map_err(|_| PostError::Full)?;
-        self.posted = self.posted.wrapping_add(1) % self.depth().max(1);
+        self.posted = (self.posted + 1) % self.slots.capacity();
         if let Some(data) = inline {
             self.inline[place..][..data.len()].copy_from_slice(data);
         }
         Ok(())
-    }
-
-    fn depth(&self) -> usize {
-        self.slots.capacity()
     }
 
     /// Requests that have not completed.
@@ -288,8 +284,7 @@ impl Requester {
         let waits_for_reads = slot.request.flags.read_fence
             && (self.acked..self.at).any(|index| self.slots.get(index).is_some_and(Slot::is_read));
         let too_many_reads = slot.is_read() && self.reads >= u32::from(link.outbound_reads);
-        let numbers = self.at < self.started || self.end.since(self.una) < OUTSTANDING;
-        flight < self.window.packets() && numbers && !waits_for_reads && !too_many_reads
+        flight < self.window.packets() && !waits_for_reads && !too_many_reads
     }
 
     /// Gives the slot its packets.
@@ -323,10 +318,9 @@ impl Requester {
         if slot.packets > 1 || self.recovering || self.unasked + 1 >= asks_each {
             return false;
         }
-        let numbers = self.end.since(self.una) + 1 < OUTSTANDING;
         self.slots.get(self.at + 1).is_some_and(|next| {
             let is_short = next.request.length <= link.mtu.bytes();
-            numbers && is_short && !next.is_read() && !next.request.flags.read_fence && next.failure.is_none()
+            is_short && !next.is_read() && !next.request.flags.read_fence && next.failure.is_none()
         })
     }
 
