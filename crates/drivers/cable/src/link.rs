@@ -255,7 +255,7 @@ mod tests {
         assert!(!link.give_back([]), "none is free still");
         assert!(link.give_back([one]), "somebody waits");
         assert!(!link.give_back([two]), "nobody waits any more");
-        assert_eq!(link.free(), 2);
+        assert_eq!((link.free(), link.buffers()), (2, 2));
     }
 
     #[test]

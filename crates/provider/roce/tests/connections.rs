@@ -12,7 +12,7 @@ use roce::{
     qp::Work,
     wire::{
         Envelope, Kind, Packet,
-        cm::{Attribute, Dreq, Mad, Reason, Rej, Rep, Req, Rtu},
+        cm::{Attribute, Dreq, Mad, Message, Reason, Rej, Rep, Req, Rtu},
     },
 };
 
@@ -907,4 +907,200 @@ fn a_peer_that_does_not_answer_a_request_is_asked_for_its_station() {
     let questions = world.sent.iter().filter(|(_, _, frame)| frame[12..14] == [0x08, 0x06]).count();
     assert_eq!(questions, 1, "of ARP, for {} time-outs", world.sides[0].stack.counters().timeouts);
     assert!(world.sides[0].stack.counters().timeouts > 1);
+}
+
+/// The frame with another message of the connection manager in it.
+fn carrying(frame: &[u8], mad: &Mad) -> Vec<u8> {
+    let (envelope, packet) = Envelope::parse(frame).expect("a packet");
+    let packet = Packet { payload: zerocopy::IntoBytes::as_bytes(mad), ..packet };
+    let mut out = vec![0; FRAME];
+    let length = envelope.emit(&packet, &mut out);
+    out.truncate(length);
+    out
+}
+
+/// The first REQ that was sent: its frame, and the message.
+fn first_req(world: &World) -> (Vec<u8>, Req) {
+    let is_req = |frame: &Vec<u8>| messages([frame]).first().is_some_and(|it| it.0 == Attribute::Req);
+    let (_, _, frame) = world.sent.iter().find(|(_, _, frame)| is_req(frame)).expect("a REQ");
+    let (.., mad) = messages([frame])[0];
+    (frame.clone(), *mad.message().expect("a REQ"))
+}
+
+#[test]
+fn a_port_has_one_listener_for_each_address_or_one_for_all() {
+    let mut stack = common::world::stack(0, 27, 1500);
+    let [one, two] = ["10.0.0.1", "fd00::1"].map(|text| Some(text.parse().expect("an address")));
+    assert_eq!(stack.listen(one, 5), Ok(()));
+    assert_eq!(stack.listen(one, 5), Err(CallError::InUse));
+    assert_eq!(stack.listen(None, 5), Err(CallError::InUse), "all of them are one too");
+    assert_eq!((stack.listen(two, 5), stack.listen(None, 6)), (Ok(()), Ok(())));
+    assert_eq!(stack.listen(one, 6), Err(CallError::InUse));
+    assert_eq!((stack.listen(one, 7), stack.listen(one, 8)), (Ok(()), Err(CallError::NoRoom)));
+    for (address, port) in [(None, 5), (one, 6), (two, 7)] {
+        assert_eq!(stack.pause(address, port, true), Err(CallError::Unknown), "{address:?} {port}");
+        assert_eq!(stack.stop_listening(address, port), Err(CallError::Unknown), "{address:?} {port}");
+    }
+}
+
+#[test]
+fn a_req_with_the_id_of_another_adapter_is_another_one() {
+    let mut world = World::new(28);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let _ = world.ask(false, b"");
+    world.wait_event(1, |kind| *kind == EventKind::Requested);
+    let (frame, req) = first_req(&world);
+    world.inject(1, &frame);
+    assert!(world.take_event(1, |kind| *kind == EventKind::Requested).is_none(), "the same one");
+    let other = Req { guid: (req.guid.get() + 1).into(), ..req };
+    world.inject(1, &carrying(&frame, &Mad::new(Attribute::Req, 1, &other)));
+    assert!(world.take_event(1, |kind| *kind == EventKind::Requested).is_some());
+}
+
+#[test]
+fn the_peers_time_for_an_ack_holds_on_the_passive_side() {
+    let mut world = World::new(29);
+    let [_, passive] = world.connect(false);
+    let (_, req) = first_req(&world);
+    let link = world.sides[1].stack.queue_pair(passive.1).expect("a queue pair").link().copied();
+    let timeout = roce::timeout::of_code(req.primary.ack_timeout >> 3);
+    assert!(timeout.is_some());
+    assert_eq!(link.expect("it is connected").ack_timeout, timeout);
+}
+
+#[test]
+fn a_connection_that_is_over_is_remembered_for_four_times_its_interval() {
+    for (later, is_stale) in [(-1_i64, true), (0, false)] {
+        let mut world = World::new(30);
+        let [active, passive] = world.connect(false);
+        let (frame, req) = first_req(&world);
+        world.disconnect(0, active.0);
+        world.run(1_000);
+        world.close(1, passive.0);
+        world.sides[1].events.clear();
+        let interval = roce::timeout::of_code(req.local_timeout_code()).expect("a time");
+        world.now = (world.now + interval * 4).strict_add_signed(later);
+        world.sent.clear();
+        world.inject(1, &frame);
+        let asked = world.take_event(1, |kind| *kind == EventKind::Requested);
+        assert_eq!((asked.is_none(), sent_by(&world, 1) == [Attribute::Rej]), (is_stale, is_stale), "{later}");
+    }
+}
+
+#[test]
+fn who_gives_up_before_the_reply_ends_that_request_only() {
+    let mut world = World::new(31);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        let (connection, _) = world.ask(false, b"");
+        asked.push((connection, world.wait_event(1, |kind| *kind == EventKind::Requested).connection));
+    }
+    world.close(0, asked[1].0);
+    world.run(1_000);
+    let states: Vec<_> = asked.iter().map(|(_, id)| world.sides[1].stack.connection(*id).map(|it| it.state)).collect();
+    assert_eq!(states, [Some(State::RequestReceived), Some(State::Over), Some(State::RequestReceived)]);
+    // A peer that is another one, or none of its requests.
+    let (.., mad) = messages([&last_of(&world, 0)])[0];
+    let rej: Rej = *mad.message().expect("a REJ");
+    let (_, first) = first_req(&world);
+    let mut other = Rej { local_id: first.local_id, ..rej };
+    other.information[7] ^= 1;
+    for rej in [other, Rej { local_id: 99.into(), ..rej }] {
+        let frame = carrying(&last_of(&world, 0), &Mad::new(Attribute::Rej, 1, &rej));
+        world.inject(1, &frame);
+        assert_eq!(world.sides[1].stack.connection(asked[0].1).expect("it is there").state, State::RequestReceived);
+    }
+}
+
+#[test]
+fn a_refusal_for_the_mtu_is_answered_with_a_smaller_one_and_only_then() {
+    for (code, renews) in [(2, true), (3, false), (4, false), (0, false)] {
+        let mut world = World::new(32);
+        let _ = world.connect(false);
+        let back = last_of(&world, 1);
+        world.sent.clear();
+        world.deaf[1] = true;
+        let _ = world.ask(false, b"");
+        world.run(100);
+        let (_, req) = first_req(&world);
+        let rej = Rej::new(0, req.local_id.get(), Message::Req, Reason::BAD_MTU, &[code]);
+        world.sent.clear();
+        world.inject(0, &carrying(&back, &Mad::new(Attribute::Rej, 1, &rej)));
+        world.flush();
+        if renews {
+            let (_, again) = first_req(&world);
+            assert_eq!((again.mtu >> 4, again.mtu & 15), (code, req.mtu & 15));
+            assert_ne!(again.local_id, req.local_id, "with another id");
+        } else {
+            let refused = EventKind::Connected(Err(Refusal::Rejected(Reason::BAD_MTU)));
+            assert!(world.take_event(0, |kind| *kind == refused).is_some(), "{code}");
+            assert!(world.sent.is_empty(), "{code}");
+        }
+    }
+}
+
+#[test]
+fn a_disconnect_of_what_has_failed_completes_with_the_peers_answer() {
+    let mut world = World::new(33);
+    let [active, _] = world.connect(false);
+    world.deaf[1] = true;
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    stack.flush(world.now, active.1, memory);
+    world.wait_event(0, |kind| *kind == EventKind::Disconnected(Ending::Lost));
+    world.disconnect(0, active.0);
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert_eq!(stack.disconnect(world.now, active.0, memory), Err(CallError::WrongState), "twice");
+    world.run(1_000);
+    assert_eq!(world.sides[0].events, [], "the DREQ was lost");
+    world.deaf[1] = false;
+    world.wait_event(0, |kind| *kind == EventKind::DisconnectComplete(Ok(())));
+}
+
+#[test]
+fn a_dreq_answers_a_dreq() {
+    let mut world = World::new(34);
+    let [active, passive] = world.connect(false);
+    world.deaf[1] = true;
+    world.disconnect(0, active.0);
+    world.run(1_000);
+    world.disconnect(1, passive.0);
+    world.run(1_000);
+    assert!(!sent_by(&world, 1).contains(&Attribute::Drep), "the first DREQ was lost");
+    assert!(world.take_event(0, |kind| *kind == EventKind::DisconnectComplete(Ok(()))).is_some());
+}
+
+#[test]
+fn a_queue_pair_that_fails_before_the_rtu_ends_the_accept_and_the_connect() {
+    let mut world = World::new(35);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let _ = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    let qp = world.accept(asked, b"");
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    let Side { stack, memory, .. } = &mut world.sides[1];
+    stack.flush(world.now, qp, memory);
+    world.wait_event(1, |kind| *kind == EventKind::Accepted(Err(Refusal::Aborted)));
+    world.run(1_000);
+    assert_eq!(sent_by(&world, 1), [Attribute::Rep, Attribute::Rej]);
+}
+
+#[test]
+fn closing_a_connector_drops_its_own_events_only() {
+    let mut world = World::new(36);
+    world.meet();
+    let _ = [world.ask(false, b""), world.ask(false, b"")];
+    let end = world.now + 1_000;
+    while !world.sides[1].stack.has_event() {
+        assert!(world.step(end), "both arrive at once");
+    }
+    let Side { stack, memory, .. } = &mut world.sides[1];
+    let first = stack.event().expect("the first request").connection;
+    stack.close(world.now, first, memory).expect("it is there");
+    let second = stack.event().expect("the second one stays");
+    assert_eq!(second.kind, EventKind::Requested);
+    assert_ne!(second.connection, first);
+    let Side { stack, memory, .. } = &mut world.sides[1];
+    stack.close(world.now, second.connection, memory).expect("it is there");
+    assert!(stack.event().is_none());
 }

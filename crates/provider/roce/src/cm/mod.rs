@@ -501,7 +501,7 @@ impl Manager {
             // The consumer has not decided yet: it learns when it does.
             _ => None,
         };
-        (connection.state, connection.deadline, connection.ended) = (State::Over, None, true);
+        (connection.state, connection.deadline) = (State::Over, None);
         let (qp, closed) = (connection.qp, connection.closed);
         // One that never was connected may be used again.
         if let Some(entry) = context.qps.get_mut(qp).filter(|entry| entry.connection == id) {
