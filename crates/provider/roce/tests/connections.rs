@@ -12,7 +12,7 @@ use roce::{
     qp::Work,
     wire::{
         Envelope, Kind, Packet,
-        cm::{Attribute, Dreq, Mad, Message, Reason, Rej, Rep, Req, Rtu},
+        cm::{Attribute, Dreq, Mad, Message, Mra, Reason, Rej, Rep, Req, Rtu},
     },
 };
 
@@ -224,11 +224,7 @@ fn without_a_listener_a_connect_is_refused() {
         assert_eq!(refused.kind, EventKind::Connected(Err(refusal)));
         assert_eq!(refusal.status().to_string(), "STATUS_CONNECTION_REFUSED");
         world.close(0, connection);
-        assert_eq!(
-            world.sides[0].stack.queue_pair(qp).expect("it stays").state(),
-            roce::qp::State::Idle,
-            "it may try again"
-        );
+        assert_eq!(world.sides[0].stack.queue_pair(qp).expect("it stays").state(), roce::qp::State::Idle);
     }
     assert_eq!(world.sides[1].events, []);
 }
@@ -282,6 +278,7 @@ fn a_peer_that_does_not_answer_is_a_time_out_after_ten_to_twenty_seconds() {
     let requests: Vec<_> =
         messages(world.sent.iter().map(|(_, _, frame)| frame)).into_iter().map(|(_, _, mad)| mad).collect();
     assert_eq!(requests.len(), 16, "a REQ, repeated 14 times, and a REJ");
+    assert_eq!(world.sides[0].stack.counters().cm_retries, 14);
     assert!(requests[..15].iter().all(|mad| *mad == requests[0]), "unchanged");
 }
 
@@ -981,10 +978,174 @@ fn a_connection_that_is_over_is_remembered_for_four_times_its_interval() {
         let interval = roce::timeout::of_code(req.local_timeout_code()).expect("a time");
         world.now = (world.now + interval * 4).strict_add_signed(later);
         world.sent.clear();
+        let Side { stack, memory, .. } = &mut world.sides[1];
+        stack.tick(world.now, memory);
         world.inject(1, &frame);
         let asked = world.take_event(1, |kind| *kind == EventKind::Requested);
         assert_eq!((asked.is_none(), sent_by(&world, 1) == [Attribute::Rej]), (is_stale, is_stale), "{later}");
     }
+}
+
+#[test]
+fn a_connection_that_is_over_is_remembered_for_twice_the_time_of_an_ack_if_that_is_longer() {
+    for (later, is_remembered) in [(-1_i64, true), (0, false)] {
+        let mut world = World::new(37);
+        world.sides[1].stack.listen(None, PORT).expect("free");
+        world.meet();
+        world.deaf[1] = true;
+        let _ = world.ask(false, b"");
+        world.run(100);
+        let (frame, mut req) = first_req(&world);
+        req.primary.ack_timeout = 22 << 3;
+        let frame = carrying(&frame, &Mad::new(Attribute::Req, 1, &req));
+        world.inject(1, &frame);
+        let asked = world.take_event(1, |kind| *kind == EventKind::Requested).expect("a request").connection;
+        world.close(1, asked);
+        world.now = (world.now + 2 * 17_179_869).strict_add_signed(later);
+        world.inject(1, &frame);
+        let again = world.take_event(1, |kind| *kind == EventKind::Requested);
+        assert_eq!(again.is_none(), is_remembered, "{later}");
+    }
+}
+
+#[test]
+fn each_connection_begins_with_numbers_that_nobody_can_guess() {
+    let mut world = World::new(38);
+    world.meet();
+    let mut numbers = std::collections::HashSet::new();
+    for _ in 0..4 {
+        world.sent.clear();
+        let _ = world.ask(false, b"");
+        world.run(100);
+        let (_, req) = first_req(&world);
+        assert!(numbers.insert(req.starting_psn.get()));
+    }
+    let mut world = World::new(39);
+    world.meet();
+    let _ = world.ask(false, b"");
+    world.run(100);
+    assert!(numbers.insert(first_req(&world).1.starting_psn.get()), "the same as with another seed");
+}
+
+#[test]
+fn the_packets_of_a_queue_pair_have_a_port_of_their_own() {
+    let mut world = World::new(40);
+    let ends = world.connect(false);
+    for (side, (_, qp)) in ends.into_iter().enumerate() {
+        let link = world.sides[side].stack.queue_pair(qp).expect("a queue pair").link().copied();
+        let link = link.expect("it is connected");
+        assert_eq!(link.path.source_port, roce::path::source_port(qp, ends[1 - side].1));
+        assert_ne!(link.path.source_port, 0xC000, "that of datagrams");
+    }
+}
+
+#[test]
+fn a_queue_pair_whose_connect_was_refused_or_closed_may_connect_again() {
+    let mut world = World::new(45);
+    let (local, remote) = World::addresses(false);
+    let (_, qp) = world.ask(false, b"");
+    let connect = Connect { qp, local, remote, private: b"", limits: LIMITS };
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert_eq!(stack.connect(world.now, &connect, memory), Err(CallError::WrongState), "while it connects");
+    world.wait_event(0, |kind| matches!(kind, EventKind::Connected(Err(_))));
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert!(stack.connect(world.now, &connect, memory).is_ok());
+
+    let mut world = World::new(41);
+    world.deaf = [true, true];
+    let (connection, qp) = world.ask(false, b"");
+    assert_eq!(world.sides[0].stack.connection(connection).expect("it is there").state, State::Resolving);
+    world.close(0, connection);
+    let connect = Connect { qp, ..connect };
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert!(stack.connect(world.now, &connect, memory).is_ok());
+}
+
+#[test]
+fn answers_that_nobody_takes_are_dropped_and_counted() {
+    let mut world = World::new(42);
+    let [active, _] = world.connect(false);
+    world.disconnect(0, active.0);
+    world.run(1_000);
+    let frame = last_of(&world, 0);
+    let dreq =
+        Dreq { local_id: 1.into(), remote_id: 2.into(), qpn: roce::wire::U24::new(3), reserved: 0, private: [0; 220] };
+    let frame = carrying(&frame, &Mad::new(Attribute::Dreq, 1, &dreq));
+    // Room for one of each of 16 connections, and 16 more.
+    for _ in 0..40 {
+        world.inject(1, &frame);
+    }
+    assert!(world.sides[1].stack.may_transmit());
+    assert_eq!(world.sides[1].stack.counters().cm_overflows, 8);
+    world.sent.clear();
+    world.flush();
+    assert_eq!(sent_by(&world, 1), [Attribute::Drep; 32]);
+    assert!(!world.sides[1].stack.may_transmit());
+}
+
+#[test]
+fn a_message_that_nobody_knows_is_malformed() {
+    let mut world = World::new(43);
+    let _ = world.connect(false);
+    let (frame, req) = first_req(&world);
+    // SIDR REQ, which a datagram service would ask with.
+    let mut mad = Mad::new(Attribute::Req, 1, &req);
+    zerocopy::IntoBytes::as_mut_bytes(&mut mad)[17] = 0x17;
+    world.sent.clear();
+    world.inject(1, &carrying(&frame, &mad));
+    world.flush();
+    assert_eq!((world.sides[1].stack.counters().malformed, world.sent.len()), (1, 0));
+}
+
+/// An active side that has sent a REQ which nobody answers, a frame that its peer may have sent, and the MRA that asks it for time.
+fn asked_for_time(about: Message, code: u8) -> (World, Vec<u8>) {
+    let mut world = World::new(44);
+    let _ = world.connect(false);
+    let back = last_of(&world, 1);
+    world.sent.clear();
+    world.deaf[1] = true;
+    let _ = world.ask(false, b"");
+    world.flush();
+    let (_, req) = first_req(&world);
+    let mra = Mra {
+        local_id: 5.into(),
+        remote_id: req.local_id,
+        message: (about as u8) << 6,
+        service_timeout: code << 3,
+        private: [0; 222],
+    };
+    (world, carrying(&back, &Mad::new(Attribute::Mra, 1, &mra)))
+}
+
+/// How long it takes until the REQ is repeated.
+fn until_repeated(world: &mut World) -> u64 {
+    let (before, sent) = (world.now, sent_by(world, 0).len());
+    while sent_by(world, 0).len() == sent {
+        assert!(world.step(before + 120_000_000), "it is never repeated");
+        world.flush();
+    }
+    world.now - before
+}
+
+#[test]
+fn a_peer_gets_the_time_that_it_asks_for_three_times() {
+    const INTERVAL: u64 = 1_073_741;
+    let (mut world, mra) = asked_for_time(Message::Req, 20);
+    assert_eq!(until_repeated(&mut world), INTERVAL);
+    for _ in 0..3 {
+        world.inject(0, &mra);
+        assert_eq!(until_repeated(&mut world), 4_294_967 + INTERVAL);
+    }
+    world.inject(0, &mra);
+    assert_eq!(until_repeated(&mut world), INTERVAL, "its patience has an end");
+
+    let (mut world, mra) = asked_for_time(Message::Req, 31);
+    world.inject(0, &mra);
+    assert_eq!(until_repeated(&mut world), 70_000_000 + INTERVAL, "no message asks for more");
+
+    let (mut world, mra) = asked_for_time(Message::Rep, 20);
+    world.inject(0, &mra);
+    assert_eq!(until_repeated(&mut world), INTERVAL, "not what was sent");
 }
 
 #[test]
