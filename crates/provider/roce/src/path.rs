@@ -135,12 +135,13 @@ mod tests {
 
     #[test]
     fn the_source_port_is_folded_from_the_numbers_of_both_queue_pairs() {
-        // Products of 10, 20, 40 and 48 bits: labels 0x00242, 0xC33B4, 0xFFFFF and 0xFFF2D.
+        // Products of 10, 20, 40 and 48 bits: the last one is 0xDDB0619D840C.
         let ports = [
             (0x11, 0x22, 0xC242),
             (0x123, 0xABC, 0xF384),
             (0xF_FFFF, 0xF_FFFE, 0xFFC0),
             (0xFF_FFFF, 0xFF_FFFE, 0xFF12),
+            (0xFE_DCBA, 0xDE_ADBE, 0xC2D2),
         ];
         for (local, remote, port) in ports {
             assert_eq!(source_port(local, remote), port, "{local:#x} {remote:#x}");

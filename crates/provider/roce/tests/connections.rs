@@ -532,6 +532,7 @@ fn what_has_arrived_is_acknowledged_though_its_receiver_ends_at_once() {
         }
         world.wait_event(0, |kind| *kind == EventKind::Disconnected(Ending::Graceful));
         assert_eq!(world.sides[0].memory.outcomes(), [(1, Ok(()))], "the queue pair is destroyed: {is_destroyed}");
+        assert_eq!(world.sides[1].stack.counters().acks_sent, 1);
     }
 }
 
