@@ -335,6 +335,7 @@ fn an_rtu_that_was_lost_comes_again_although_the_peer_waits() {
     let Side { stack, memory, .. } = &mut world.sides[0];
     stack.complete_connect(world.now, connection, memory).expect("a reply");
     world.run(500_000);
+    assert_eq!(sent_by(&world, 0).iter().filter(|sent| **sent == Attribute::Rtu).count(), 1, "not at once");
     world.deaf[1] = false;
     let before = world.now;
     world.wait_event(1, |kind| *kind == EventKind::Accepted(Ok(())));
@@ -554,6 +555,7 @@ fn what_is_behind_a_read_without_an_answer_is_not_acknowledged() {
     world.close(1, passive.0);
     world.wait_event(0, |kind| *kind == EventKind::Disconnected(Ending::Graceful));
     assert_eq!(world.sides[0].memory.outcomes(), [(1, Err(Failure::Disconnected)), (2, Err(Failure::Flushed))]);
+    assert_eq!(world.sides[1].stack.counters().acks_sent, 0);
 }
 
 #[test]
@@ -967,6 +969,76 @@ fn the_peers_time_for_an_ack_holds_on_the_passive_side() {
 }
 
 #[test]
+fn the_peers_req_says_how_often_the_passive_side_repeats() {
+    let mut world = World::new(46);
+    let _ = world.connect(false);
+    world.sent.clear();
+    world.deaf[1] = true;
+    let _ = world.ask(false, b"");
+    world.run(100);
+    let (frame, mut req) = first_req(&world);
+    (req.local_timeout, req.mtu) = (req.local_timeout & !7 | 3, req.mtu & !7 | 2);
+    world.inject(1, &carrying(&frame, &Mad::new(Attribute::Req, 1, &req)));
+    let asked = world.take_event(1, |kind| *kind == EventKind::Requested).expect("a request").connection;
+    let qp = world.accept(asked, b"");
+    let link = world.sides[1].stack.queue_pair(qp).expect("a queue pair").link().copied().expect("it is connected");
+    assert_eq!((link.retry_count, link.rnr_retry_count), (3, 2));
+}
+
+/// A connect whose REP is changed before it arrives: the event, and the queue pair of the active side.
+fn connected_by(change: impl Fn(&mut Rep)) -> (World, EventKind, u32) {
+    let mut world = World::new(49);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (_, qp) = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.deaf[0] = true;
+    world.accept(asked, b"");
+    world.run(100);
+    let frame = last_of(&world, 1);
+    let (.., mad) = messages([&frame])[0];
+    let mut rep: Rep = *mad.message().expect("a REP");
+    change(&mut rep);
+    world.inject(0, &carrying(&frame, &Mad::new(Attribute::Rep, 1, &rep)));
+    let event = world.take_event(0, |kind| matches!(kind, EventKind::Connected(_))).expect("an outcome");
+    (world, event.kind, qp)
+}
+
+#[test]
+fn a_rep_without_a_queue_pair_of_connections_is_refused() {
+    for qpn in [0, 1] {
+        let (world, kind, _) = connected_by(|rep| rep.qpn = roce::wire::U24::new(qpn));
+        assert_eq!(kind, EventKind::Connected(Err(Refusal::Rejected(Reason::NO_QP))), "{qpn}");
+        assert_eq!(sent_by(&world, 0).last(), Some(&Attribute::Rej));
+    }
+    assert_eq!(connected_by(|rep| rep.qpn = roce::wire::U24::new(2)).1, EventKind::Connected(Ok(())));
+}
+
+#[test]
+fn the_peers_delay_of_an_ack_makes_the_active_side_wait_longer() {
+    // This side's own time has the code 16.
+    for (delay, code) in [(0, 16), (15, 16), (16, 17), (20, 21), (31, 31)] {
+        let (world, _, qp) = connected_by(|rep| rep.ack_delay = delay << 3 | rep.ack_delay & 7);
+        let link = world.sides[0].stack.queue_pair(qp).expect("a queue pair").link().copied();
+        let expected = roce::timeout::of_code(code);
+        assert_eq!(link.expect("it is connected").ack_timeout, expected, "{delay}");
+    }
+}
+
+#[test]
+fn a_connect_without_a_port_takes_the_next_one_of_those_that_are_free_for_all() {
+    let mut world = World::new(47);
+    let mut before = None;
+    for _ in 0..4 {
+        let (connection, _) = world.ask(false, b"");
+        let port = world.sides[0].stack.connection(connection).expect("it is there").local.port();
+        assert!(port >= 49152, "{port}");
+        if let Some(before) = before.replace(port) {
+            assert_eq!(port, if before == 65534 { 49152 } else { before + 1 });
+        }
+    }
+}
+
+#[test]
 fn a_connection_that_is_over_is_remembered_for_four_times_its_interval() {
     for (later, is_stale) in [(-1_i64, true), (0, false)] {
         let mut world = World::new(30);
@@ -1063,6 +1135,19 @@ fn a_queue_pair_whose_connect_was_refused_or_closed_may_connect_again() {
 }
 
 #[test]
+fn a_queue_pair_connects_once_in_its_life() {
+    let mut world = World::new(48);
+    let [active, _] = world.connect(false);
+    world.close(0, active.0);
+    world.run(1_000);
+    assert!(world.sides[0].stack.connection(active.0).is_none());
+    let (local, remote) = World::addresses(false);
+    let connect = Connect { qp: active.1, local, remote, private: b"", limits: LIMITS };
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert_eq!(stack.connect(world.now, &connect, memory), Err(CallError::WrongState));
+}
+
+#[test]
 fn answers_that_nobody_takes_are_dropped_and_counted() {
     let mut world = World::new(42);
     let [active, _] = world.connect(false);
@@ -1089,13 +1174,15 @@ fn a_message_that_nobody_knows_is_malformed() {
     let mut world = World::new(43);
     let _ = world.connect(false);
     let (frame, req) = first_req(&world);
-    // SIDR REQ, which a datagram service would ask with.
-    let mut mad = Mad::new(Attribute::Req, 1, &req);
-    zerocopy::IntoBytes::as_mut_bytes(&mut mad)[17] = 0x17;
     world.sent.clear();
-    world.inject(1, &carrying(&frame, &mad));
-    world.flush();
-    assert_eq!((world.sides[1].stack.counters().malformed, world.sent.len()), (1, 0));
+    // Another version, class, version of it, method; and SIDR REQ, which a datagram service would ask with.
+    for (count, (place, value)) in (1..).zip([(0, 2), (1, 8), (2, 1), (3, 0x83), (17, 0x17)]) {
+        let mut mad = Mad::new(Attribute::Req, 1, &req);
+        zerocopy::IntoBytes::as_mut_bytes(&mut mad)[place] = value;
+        world.inject(1, &carrying(&frame, &mad));
+        world.flush();
+        assert_eq!((world.sides[1].stack.counters().malformed, world.sent.len()), (count, 0), "byte {place}");
+    }
 }
 
 /// An active side that has sent a REQ which nobody answers, a frame that its peer may have sent, and the MRA that asks it for time.
