@@ -41,8 +41,11 @@ fn with_chooser(manifest: &str) -> Result<String> {
     {
         return Ok(manifest.to_owned());
     }
-    ensure!(manifest.contains(HEADING), "the manifest has no dependencies");
-    Ok(manifest.replacen(HEADING, &format!("{HEADING}{CRATE}.workspace = true\n"), 1))
+    let dependency = format!("{HEADING}{CRATE}.workspace = true\n");
+    if manifest.contains(HEADING) {
+        return Ok(manifest.replacen(HEADING, &dependency, 1));
+    }
+    Ok(format!("{manifest}\n{dependency}"))
 }
 
 /// The copy.
@@ -261,6 +264,8 @@ mod tests {
         assert_eq!(with_chooser(&with).unwrap(), with);
         let itself = "[package]\nname = \"fallible\"\n[dependencies]\n";
         assert_eq!(with_chooser(itself).unwrap(), itself);
-        assert!(with_chooser("[package]\nname = \"a\"\n").is_err());
+        let none = "[package]\nname = \"delay\"\n";
+        assert_eq!(with_chooser(none).unwrap(), format!("{none}\n[dependencies]\nfallible.workspace = true\n"));
+        assert!(with_chooser("[package").is_err());
     }
 }

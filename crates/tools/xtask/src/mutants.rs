@@ -38,8 +38,8 @@ const PARTS: [Part; 2] = [
     },
     // What is packets in and packets out has its tests beside it. They are built in a minute.
     Part {
-        crates: &["crates/provider/crc32/", "crates/provider/roce/", "crates/drivers/cable/"],
-        packages: "crc32 roce cable",
+        crates: &["crates/provider/crc32/", "crates/provider/delay/", "crates/provider/roce/", "crates/drivers/cable/"],
+        packages: "crc32 delay roce cable",
         features: &[],
         tests: "allocations any_bytes connections golden network rejections requester responder stack",
     },
@@ -47,7 +47,7 @@ const PARTS: [Part; 2] = [
 
 /// Changes the product in one place at a time, and sees if a test notices
 ///
-/// Changes fallible, engine, provider, the drivers, and the wire (roce, crc32, cable), and runs the tests that reach the place. A change
+/// Changes fallible, engine, provider, the drivers, and the wire (roce, crc32, cable, delay), and runs the tests that reach the place. A change
 /// that no test notices is a hole in the tests. Fails and names the mutants that no test notices. Those that no test could notice stand in
 /// tests-host/mutants/survivors.toml, each with its reason. Hours for all of them, minutes for those of a change.
 ///
