@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn the_headers_of_atomics_are_passed_over() {
-        let bytes: [u8; 30] = core::array::from_fn(|index| index as u8);
+        let mut bytes = [0; 30];
+        bytes.iter_mut().zip(0..).for_each(|(byte, index)| *byte = index);
         for opcode in [Opcode::CompareSwap, Opcode::FetchAdd] {
             assert_eq!(Extended::parse(opcode, &bytes), Some((Extended::default(), &[28, 29][..])));
             assert_eq!(Extended::parse(opcode, &bytes[..27]), None, "too short");
