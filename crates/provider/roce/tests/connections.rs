@@ -684,7 +684,9 @@ fn a_req_with_one_wrong_field_is_refused_with_its_reason() {
     let rej = refused(Reason::BAD_GID, &|req| req.primary.remote_gid[15] = 9);
     assert_eq!(rej.information[..16], roce::wire::cm::gid([10, 0, 0, 2].into()), "what would be right");
     refused(Reason::BAD_GID, &|req| req.p_key = 0x1234.into());
-    refused(Reason::NO_QP, &|req| req.qpn = roce::wire::U24::new(0));
+    for qpn in [0, 1] {
+        refused(Reason::NO_QP, &|req| req.qpn = roce::wire::U24::new(qpn));
+    }
     for code in [0, 4, 5, 6] {
         let rej = refused(Reason::BAD_MTU, &|req| req.mtu = code << 4 | 7);
         assert_eq!((rej.information_length >> 1, rej.information[0]), (1, 3));
@@ -696,6 +698,7 @@ fn a_req_with_one_wrong_field_is_refused_with_its_reason() {
         |req: &mut Req| req.p_key = 0x7FFF.into(),
         |req: &mut Req| req.primary.ack_timeout = 0,
         |req: &mut Req| req.guid = 0.into(),
+        |req: &mut Req| req.qpn = roce::wire::U24::new(2),
         |req: &mut Req| req.mtu = 2 << 4 | 7,
     ] {
         assert_eq!(answer_to_changed(change).0, Attribute::Rep);
@@ -1132,6 +1135,43 @@ fn a_queue_pair_whose_connect_was_refused_or_closed_may_connect_again() {
     let connect = Connect { qp, ..connect };
     let Side { stack, memory, .. } = &mut world.sides[0];
     assert!(stack.connect(world.now, &connect, memory).is_ok());
+}
+
+#[test]
+fn a_listener_on_one_address_hears_of_no_other() {
+    let mut world = World::new(50);
+    world.sides[1].stack.listen(Some([10, 0, 0, 2].into()), PORT).expect("free");
+    world.ask(true, b"");
+    let refused = EventKind::Connected(Err(Refusal::Rejected(Reason::BAD_SERVICE_ID)));
+    world.wait_event(0, |kind| *kind == refused);
+    world.ask(false, b"");
+    world.wait_event(1, |kind| *kind == EventKind::Requested);
+}
+
+#[test]
+fn a_queue_pair_that_has_a_connection_or_had_one_accepts_no_other() {
+    let mut world = World::new(51);
+    let [active, passive] = world.connect(false);
+    world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    let accept = |world: &mut World, qp| {
+        let Side { stack, memory, .. } = &mut world.sides[1];
+        stack.accept(world.now, asked, qp, LIMITS, b"", memory)
+    };
+    // One that is connected, one that connects, and one whose connection is over.
+    let connecting = world.create(1);
+    let (local, remote) = ("10.0.0.2:0".parse().expect("an address"), "10.0.0.1:5".parse().expect("an address"));
+    let connect = Connect { qp: connecting, local, remote, private: b"", limits: LIMITS };
+    let Side { stack, memory, .. } = &mut world.sides[1];
+    stack.connect(world.now, &connect, memory).expect("it begins");
+    assert_eq!(accept(&mut world, passive.1), Err(CallError::WrongState));
+    assert_eq!(accept(&mut world, connecting), Err(CallError::WrongState));
+    world.disconnect(0, active.0);
+    world.run(1_000);
+    world.close(1, passive.0);
+    assert_eq!(accept(&mut world, passive.1), Err(CallError::WrongState));
+    let free = world.create(1);
+    assert_eq!(accept(&mut world, free), Ok(()));
 }
 
 #[test]
