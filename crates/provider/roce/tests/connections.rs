@@ -1052,9 +1052,15 @@ fn a_connection_that_is_over_is_remembered_for_four_times_its_interval() {
         world.close(1, passive.0);
         world.sides[1].events.clear();
         let interval = roce::timeout::of_code(req.local_timeout_code()).expect("a time");
+        // Something is due at that time, at which what is forgotten is dropped.
+        let (qp, local) = (world.create(1), "10.0.0.2:0".parse().expect("an address"));
+        let remote = "10.0.0.9:5".parse().expect("an address");
+        let connect = Connect { qp, local, remote, private: b"", limits: LIMITS };
+        let Side { stack, memory, .. } = &mut world.sides[1];
+        stack.connect(world.now, &connect, memory).expect("it begins");
         world.now = (world.now + interval * 4).strict_add_signed(later);
         world.sent.clear();
-        let Side { stack, memory, .. } = &mut world.sides[1];
+        assert!(stack.deadline().is_some_and(|deadline| deadline < world.now));
         stack.tick(world.now, memory);
         world.inject(1, &frame);
         let asked = world.take_event(1, |kind| *kind == EventKind::Requested);
