@@ -42,6 +42,9 @@ struct Options {
     /// Also try the mutants of the list: one that is caught does not belong in it
     #[arg(long)]
     known_too: bool,
+    /// A folder that the list has all mutants of: what is known of others there is gone
+    #[arg(long, value_name = "FOLDER")]
+    whole: Vec<String>,
     /// Only build, and list mutants that no test reaches
     #[arg(long)]
     reach: bool,
@@ -267,7 +270,7 @@ fn run(options: &Options) -> Result<bool> {
         count(Outcome::Known),
     );
     let names: Vec<String> = mutants.iter().map(Mutant::stable_name).collect();
-    let stale = if options.known_too { known.stale(&names) } else { Vec::new() };
+    let stale = if options.known_too { known.stale(&names, &options.whole) } else { Vec::new() };
     for name in &stale {
         println!("{} has what is no mutant: {name}", options.known.display());
     }

@@ -59,11 +59,12 @@ impl Known {
         Some(&entry.reason)
     }
 
-    /// The names in the list that are not among `names`: what they stood for is gone.
+    /// The names in the list that are of one of `folders` and not among `names`, all mutants of these: what they stood for is gone.
     #[must_use]
-    pub fn stale(&self, names: &[String]) -> Vec<&str> {
+    pub fn stale(&self, names: &[String], folders: &[String]) -> Vec<&str> {
         let listed = self.0.survivor.iter().flat_map(|entry| &entry.mutants);
-        listed.filter(|name| !names.contains(name)).map(String::as_str).collect()
+        let of_folders = listed.filter(|name| folders.iter().any(|folder| name.starts_with(folder)));
+        of_folders.filter(|name| !names.contains(name)).map(String::as_str).collect()
     }
 }
 
@@ -89,8 +90,10 @@ mod tests {
         let known = Known::parse(text).unwrap();
         assert_eq!(known.reason(&mutant(), "    a < b"), Some("never equal"));
         assert_eq!(known.reason(&mutant(), "    a < c"), None);
-        assert_eq!(known.stale(&[]), ["crates/a/src/b.rs: replace < with <= in f"]);
-        assert!(known.stale(&[mutant().stable_name()]).is_empty());
+        let [a, c] = ["crates/a/", "crates/c/"].map(|folder| [folder.to_owned()]);
+        assert_eq!(known.stale(&[], &a), ["crates/a/src/b.rs: replace < with <= in f"]);
+        assert!(known.stale(&[mutant().stable_name()], &a).is_empty());
+        assert!(known.stale(&[], &c).is_empty(), "of another part");
     }
 
     #[test]

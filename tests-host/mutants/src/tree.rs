@@ -17,7 +17,7 @@ use cargo_metadata::{
 
 use crate::{mutant::Mutant, weave::weave};
 
-/// What the crates ask whether a mutant is on. All of them depend on this one.
+/// What the crates ask whether a mutant is on: those that do not depend on this one do so in the copy.
 const CHOOSER: &str = "crates/provider/fallible/src/lib.rs";
 const CHOOSER_TEXT: &str = include_str!("chooser.rs");
 /// It is asked in constants too.
@@ -29,6 +29,23 @@ pub struct Program {
     pub folder: PathBuf,
     /// The program itself.
     pub path: PathBuf,
+}
+
+/// A manifest with the dependency that has the chooser.
+fn with_chooser(manifest: &str) -> Result<String> {
+    const CRATE: &str = "fallible";
+    const HEADING: &str = "[dependencies]\n";
+    let parsed: toml::Table = toml::from_str(manifest)?;
+    let name = |table: &str, key: &str| parsed.get(table).and_then(|table| table.get(key));
+    if name("dependencies", CRATE).is_some() || name("package", "name").is_some_and(|name| name.as_str() == Some(CRATE))
+    {
+        return Ok(manifest.to_owned());
+    }
+    let dependency = format!("{HEADING}{CRATE}.workspace = true\n");
+    if manifest.contains(HEADING) {
+        return Ok(manifest.replacen(HEADING, &dependency, 1));
+    }
+    Ok(format!("{manifest}\n{dependency}"))
 }
 
 /// The copy.
@@ -66,8 +83,15 @@ impl Tree {
         let mut tree = Self { root, files, left_out, written: HashMap::new() };
         for name in names {
             // These are written with their mutants.
-            if name != CHOOSER && !tree.files.contains_key(name) {
-                tree.write(name, &fs::read(source.join(name))?)?;
+            if name == CHOOSER || tree.files.contains_key(name) {
+                continue;
+            }
+            let content = fs::read(source.join(name))?;
+            if tree.has_mutants(name) {
+                let manifest = String::from_utf8(content).with_context(|| name.to_owned())?;
+                tree.write(name, with_chooser(&manifest).with_context(|| name.to_owned())?.as_bytes())?;
+            } else {
+                tree.write(name, &content)?;
             }
         }
         let mut originals = BTreeMap::new();
@@ -84,6 +108,12 @@ impl Tree {
     #[must_use]
     pub const fn left_out(&self) -> &HashSet<usize> {
         &self.left_out
+    }
+
+    /// True if `name` is the manifest of a crate with mutants.
+    fn has_mutants(&self, name: &str) -> bool {
+        let folder = name.strip_suffix("Cargo.toml").filter(|folder| !folder.is_empty());
+        folder.is_some_and(|folder| self.files.keys().any(|file| file.starts_with(folder)))
     }
 
     fn write(&self, name: &str, content: &[u8]) -> Result<()> {
@@ -219,5 +249,23 @@ impl Tree {
             first(&span.file_name).is_some_and(|first| first as usize <= range.start)
                 && last(&span.file_name).is_some_and(|last| range.end <= last as usize)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_chooser;
+
+    #[test]
+    fn a_crate_without_the_chooser_gets_it_once() {
+        let without = "[package]\nname = \"crc32\"\n\n[dependencies]\nserde = \"1\"\n";
+        let with = with_chooser(without).unwrap();
+        assert!(with.ends_with("[dependencies]\nfallible.workspace = true\nserde = \"1\"\n"), "{with}");
+        assert_eq!(with_chooser(&with).unwrap(), with);
+        let itself = "[package]\nname = \"fallible\"\n[dependencies]\n";
+        assert_eq!(with_chooser(itself).unwrap(), itself);
+        let none = "[package]\nname = \"delay\"\n";
+        assert_eq!(with_chooser(none).unwrap(), format!("{none}\n[dependencies]\nfallible.workspace = true\n"));
+        assert!(with_chooser("[package").is_err());
     }
 }

@@ -77,10 +77,11 @@ mod tests {
         counters.add(Kind::Directed, 2, 3000);
         counters.add(Kind::Broadcast, 1, 60);
         counters.error();
+        counters.error();
         counters.discard(5);
         assert_eq!(counters.of(Kind::Directed), Count { frames: 2, bytes: 3000 });
         assert_eq!(counters.of(Kind::Multicast), Count::default());
         assert_eq!(counters.sum(), Count { frames: 3, bytes: 3060 });
-        assert_eq!((counters.errors(), counters.discards()), (1, 5));
+        assert_eq!((counters.errors(), counters.discards()), (2, 5));
     }
 }

@@ -93,6 +93,7 @@ mod tests {
         assert!(!gate.close());
         assert!(!gate.enter(1), "it closes");
         assert!(!gate.leave(2));
+        assert_eq!(gate.inside(), 1);
         assert!(gate.leave(1));
         assert_eq!(gate.inside(), 0);
         gate.open();

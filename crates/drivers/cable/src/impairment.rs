@@ -42,3 +42,18 @@ impl Random {
         ((self.0.next_u64() >> 32).wrapping_mul(u64::from(bound)) >> 32) as u32
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Impairment;
+
+    #[test]
+    fn each_of_three_delays_and_so_do_two_that_are_equal() {
+        let none = Impairment { loss: 1, seed: 1, ..Impairment::default() };
+        assert!(!none.delays());
+        for (delay, jitter, rate) in [(7, 0, 0), (0, 7, 0), (0, 0, 7), (7, 7, 0), (0, 7, 7), (7, 0, 7)] {
+            let some = Impairment { delay, jitter, rate, ..none };
+            assert!(some.delays(), "{some:?}");
+        }
+    }
+}

@@ -214,8 +214,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Link, Reserved};
-    use crate::Impairment;
+    use super::{Link, MILLION, Reserved};
+    use crate::{Impairment, impairment::Random};
 
     fn link(buffers: u16, impairment: Impairment) -> Link {
         Link::try_new(buffers, impairment).expect("memory")
@@ -252,9 +252,10 @@ mod tests {
         let (one, two) = (buffer(&mut link), buffer(&mut link));
         assert_eq!(link.reserve(), Reserved::Full);
         assert_eq!(link.reserve(), Reserved::Full);
+        assert!(!link.give_back([]), "none is free still");
         assert!(link.give_back([one]), "somebody waits");
         assert!(!link.give_back([two]), "nobody waits any more");
-        assert_eq!(link.free(), 2);
+        assert_eq!((link.free(), link.buffers()), (2, 2));
     }
 
     #[test]
@@ -294,16 +295,16 @@ mod tests {
         for (now, &one) in sent.iter().enumerate() {
             link.send(one, 60, now as u64);
         }
-        let (mut seen, mut times) = (Vec::new(), BTreeSet::new());
+        let (mut seen, mut late) = (Vec::new(), BTreeSet::new());
         for now in 0..1_000 {
-            let new = arrived(&mut link, now);
-            if !new.is_empty() {
-                times.insert(now);
+            for one in arrived(&mut link, now) {
+                late.insert(now - seen.len() as u64 - 10);
+                seen.push(one);
             }
-            seen.extend(new);
         }
         assert_eq!(seen, sent);
-        assert!(times.len() > 2 && *times.last().expect("some") <= 63 + 510, "{times:?}");
+        assert!(late.len() > 2 && *late.last().expect("some") <= 500, "{late:?}");
+        assert!(*late.last().expect("some") > 250, "more than half of what may be, once in 64 times: {late:?}");
     }
 
     #[test]
@@ -324,6 +325,14 @@ mod tests {
         assert_ne!(lost(1), lost(2));
         let count = lost(1).into_iter().filter(|lost| *lost).count();
         assert!((850..1_150).contains(&count), "a quarter, more or less: {count}");
+    }
+
+    #[test]
+    fn a_frame_is_lost_if_its_number_is_below_the_loss() {
+        let drawn = Random::new(3).below(MILLION);
+        let first = |loss| link(1, Impairment { loss, seed: 3, ..Impairment::default() }).reserve();
+        assert_eq!(first(drawn), Reserved::Buffer(0));
+        assert_eq!(first(drawn + 1), Reserved::Lost);
     }
 
     #[test]

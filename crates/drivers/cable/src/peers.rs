@@ -256,6 +256,15 @@ mod tests {
         assert_eq!(parse(&list(MAX_PEERS)).map(|peers| peers.len()), Ok(MAX_PEERS));
         assert_eq!(parse(&list(MAX_PEERS + 1)), Err(Wrong::TooMany));
         assert_eq!(Peers::parse_wide(&[u16::from(b' '); LONGEST + 1], 1), Err(Wrong::TooMany));
+        assert_eq!(Peers::parse_wide(&[u16::from(b' '); LONGEST], 1), Ok(Peers::default()));
+    }
+
+    #[test]
+    fn each_wrong_has_words_of_its_own() {
+        let all = [Wrong::Address, Wrong::Station, Wrong::TooMany, Wrong::Families, Wrong::NotOneHost, Wrong::Range];
+        let words: std::collections::BTreeSet<_> = all.iter().map(|wrong| format!("{wrong}")).collect();
+        assert_eq!(words.len(), all.len());
+        assert!(words.iter().all(|words| !words.is_empty()));
     }
 
     #[test]
@@ -264,5 +273,8 @@ mod tests {
         let peers = peers.expect("a list");
         assert_eq!((peers.all().len(), peers.addresses().len()), (3, 2));
         assert!(!peers.is_ipv6() && !peers.is_empty());
+        assert!(Peers::parse("2001:db8::1", 1).is_ok_and(|peers| peers.is_ipv6()));
+        let none = Peers::default();
+        assert!(none.is_empty() && !none.is_ipv6() && none.addresses().is_empty());
     }
 }

@@ -132,6 +132,7 @@ mod tests {
         let tag = Tag::new(5, true, 0x123);
         assert_eq!(tag.bytes(), [0x81, 0, 0xB1, 0x23]);
         assert_eq!((tag.priority(), tag.is_not_canonical(), tag.vlan()), (5, true, 0x123));
+        assert!(!Tag::new(7, false, 0xFFF).is_not_canonical());
         let mut header = [0; 18];
         assert_eq!(Tag::of_header(&header), None);
         header[12..16].copy_from_slice(&tag.bytes());

@@ -92,3 +92,20 @@ fn folded(before: u32, bytes: &[u8]) -> u32 {
     // The block has all that was before in it: the register is zero there, whose CRC is all ones.
     super::by_library(super::by_library(u32::MAX, &last), tail)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL_LANES, over, power};
+
+    #[test]
+    fn powers_are_the_remainders_of_the_polynomial() {
+        // The bits of x^0 to x^31 stand alone, and x^32 is what the polynomial has besides it.
+        for exponent in 0..32 {
+            assert_eq!(power(exponent), 1 << (32 - exponent), "x^{exponent}");
+        }
+        assert_eq!(power(32), 0xEDB8_8320 << 1);
+        // As Intel's paper has them for the reflected polynomial.
+        assert_eq!(over(ALL_LANES), [0x1_5444_2BD4, 0x1_C6E4_1596]);
+        assert_eq!(over(128), [0x1_7519_97D0, 0x0_CCAA_009E]);
+    }
+}

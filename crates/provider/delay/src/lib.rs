@@ -121,9 +121,9 @@ impl FromStr for Delay {
 
 #[cfg(test)]
 mod tests {
-    extern crate alloc;
+    extern crate std;
 
-    use alloc::string::ToString;
+    use std::string::ToString;
 
     use super::{Delay, LONGEST_DELAY, NotADelay};
 
@@ -147,5 +147,38 @@ mod tests {
         for delay in [Delay::Fixed(LONGEST_DELAY + 1), Delay::Uniform(2, 1), Delay::Exponential(2, 1)] {
             assert!(!delay.is_valid(), "{delay:?}");
         }
+        assert!(Delay::Uniform(1, 1).is_valid() && !Delay::Uniform(1, LONGEST_DELAY + 1).is_valid());
+    }
+
+    #[test]
+    fn every_length_between_the_ends_is_as_likely() {
+        let delay = Delay::Uniform(5, 9);
+        for number in 0..20 {
+            assert_eq!(delay.draw(number), 5 + number % 5);
+        }
+        // The number before the last one is four more than a multiple of five.
+        assert_eq!((delay.draw(u64::MAX - 1), Delay::Fixed(7).draw(u64::MAX - 1)), (9, 7));
+    }
+
+    /// That the fraction of a logarithm is a parabola costs less than a hundredth of the mean.
+    #[test]
+    #[expect(clippy::cast_precision_loss, reason = "what is lost is far less than a hundredth")]
+    fn an_exponential_delay_is_the_logarithm_of_its_number() {
+        const MEAN: u32 = 1_000_000;
+        let delay = Delay::Exponential(MEAN, u32::MAX);
+        let mut number = 1_u64;
+        for _ in 0..10_000 {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Each shift halves the part of one that the number is.
+            let part = (number >> (number % 40)) as f64 / 18_446_744_073_709_551_616.0;
+            let (drawn, exact) = (delay.draw(number >> (number % 40)) as f64, -part.ln() * f64::from(MEAN));
+            assert!((drawn - exact).abs() < f64::from(MEAN) / 100.0, "{number:#x}: {drawn}, not {exact}");
+        }
+        assert_eq!(Delay::Exponential(MEAN, 5).draw(1), 5, "cut off");
+    }
+
+    #[test]
+    fn what_is_no_delay_is_told_what_one_is() {
+        assert!(NotADelay.to_string().contains("~200"));
     }
 }

@@ -78,3 +78,24 @@ impl<T> Bounded<T> {
         self.queue.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Bounded;
+
+    #[test]
+    fn there_is_room_for_so_many_and_the_oldest_comes_first() {
+        let mut queue = Bounded::new(2).expect("memory");
+        assert!(queue.is_empty() && !queue.is_full());
+        assert_eq!((queue.push(1), queue.push(2), queue.push(3)), (Ok(()), Ok(()), Err(3)));
+        assert!(queue.is_full());
+        assert_eq!((queue.len(), queue.capacity(), queue.front()), (2, 2, Some(&1)));
+        assert_eq!((queue.pop(), queue.push(4)), (Some(1), Ok(())));
+        assert!(queue.iter().eq(&[2, 4]));
+        queue.retain(|element| *element > 2);
+        assert_eq!((queue.get(0), queue.get(1)), (Some(&4), None));
+        queue.clear();
+        assert_eq!(queue.front(), None);
+        assert_eq!(queue.pop(), None);
+    }
+}

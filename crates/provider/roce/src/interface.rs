@@ -113,6 +113,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_no_network_goes_to_the_router_of_its_family() {
+        let six = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let networks =
+            [Network { address: [10, 0, 0, 1].into(), prefix: 24 }, Network { address: six("fd00::1"), prefix: 64 }];
+        let routers = [Some([10, 0, 0, 254].into()), Some(six("fd00::fe"))];
+        let with = |gateways| Interface::new([2; 6], None, 1, 1500, &networks, gateways).expect("memory");
+        let interface = with(routers);
+        assert_eq!(interface.next_hop([10, 0, 0, 7].into()), Some([10, 0, 0, 7].into()));
+        assert_eq!(interface.next_hop([192, 0, 2, 1].into()), routers[0]);
+        assert_eq!(interface.next_hop(six("2001:db8::1")), routers[1]);
+        assert_eq!(with([None, routers[1]]).next_hop([192, 0, 2, 1].into()), None);
+        assert_eq!(interface.address_beside(six("fd00::9")), Some(six("fd00::1")));
+    }
+
+    #[test]
     fn the_addresses_can_be_others() {
         let network = |last| Network { address: [10, 0, 0, last].into(), prefix: 24 };
         let mut interface = Interface::new([2; 6], None, 1, 1500, &[network(1)], [None; 2]).expect("memory");

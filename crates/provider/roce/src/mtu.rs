@@ -72,6 +72,7 @@ mod tests {
             assert_eq!(Mtu::of_network(network).code(), code, "{network}");
         }
         assert_eq!(Mtu::ALL.map(Mtu::bytes), [256, 512, 1024, 2048, 4096]);
+        assert_eq!([1, 2, 3, 4, 5].map(Mtu::from_code), Mtu::ALL.map(Some));
         assert_eq!((Mtu::from_code(0), Mtu::from_code(6)), (None, None));
     }
 

@@ -334,3 +334,191 @@ fn discovery(
     repr.emit(&ours, &other, &mut packet, &ChecksumCapabilities::default());
     end
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::interface::Network;
+
+    /// A station with the addresses `10.0.0.last` and `fd00::last`.
+    struct Station {
+        interface: Interface,
+        neighbours: Neighbours,
+    }
+
+    fn v4(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    fn v6(last: u8) -> IpAddr {
+        [0xFD00, 0, 0, 0, 0, 0, 0, last.into()].into()
+    }
+
+    fn mac(last: u8) -> Mac {
+        [2, 0, 0, 0, 0, last]
+    }
+
+    impl Station {
+        fn new(last: u8) -> Self {
+            let networks = [Network { address: v4(last), prefix: 24 }, Network { address: v6(last), prefix: 64 }];
+            let interface = Interface::new(mac(last), None, 1, 1500, &networks, [None; 2]).expect("memory");
+            Self { interface, neighbours: Neighbours::new(2).expect("memory") }
+        }
+
+        /// All that it has to send.
+        fn send(&mut self, now: u64) -> Vec<Vec<u8>> {
+            let mut frames = Vec::new();
+            let mut frame = [0; 128];
+            while self.neighbours.may_transmit() {
+                let length = self.neighbours.transmit(now, &self.interface, &mut frame).expect("what it may send");
+                frames.push(frame[..length].to_vec());
+            }
+            assert_eq!(self.neighbours.transmit(now, &self.interface, &mut frame), None);
+            frames
+        }
+
+        /// A frame comes in, with this hop limit if it is of IPv6.
+        fn receive_at(&mut self, now: u64, frame: &[u8], hop_limit: u8) {
+            let (ethernet, rest) = Ethernet::parse(frame).expect("a frame");
+            if ethernet.ethertype == ethertype::ARP {
+                self.neighbours.receive_arp(now, &self.interface, rest);
+            } else {
+                let (ip, rest) = Ip::parse(ethernet.ethertype, rest).expect("a packet");
+                assert_eq!(ip.hop_limit, HOP_LIMIT);
+                self.neighbours.receive_icmp(now, &self.interface, &ethernet, &Ip { hop_limit, ..ip }, rest);
+            }
+        }
+
+        fn receive(&mut self, now: u64, frame: &[u8]) {
+            self.receive_at(now, frame, HOP_LIMIT);
+        }
+
+        /// Asks for an address of another station, which answers.
+        fn ask(&mut self, now: u64, other: &mut Self, address: IpAddr) {
+            assert_eq!(self.neighbours.resolve(now, address), Neighbour::Asked);
+            for question in self.send(now) {
+                other.receive(now, &question);
+            }
+            for answer in other.send(now) {
+                self.receive(now, &answer);
+            }
+        }
+    }
+
+    #[test]
+    fn a_question_of_arp_and_its_answer_have_the_bytes_of_rfc_826() {
+        let (mut one, mut two) = (Station::new(1), Station::new(2));
+        assert_eq!(one.neighbours.resolve(0, v4(2)), Neighbour::Asked);
+        let question = one.send(0);
+        let expected = [
+            &[0xFF; 6][..],
+            &mac(1),
+            &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+            &mac(1),
+            &[10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2],
+        ];
+        assert_eq!(question, [expected.concat()]);
+        two.receive(0, &question[0]);
+        let answer = two.send(0);
+        let expected =
+            [&mac(1)[..], &mac(2), &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2], &mac(2), &[10, 0, 0, 2], &mac(1), &[10, 0, 0, 1]];
+        assert_eq!(answer, [expected.concat()]);
+        one.receive(0, &answer[0]);
+        assert_eq!(one.neighbours.known(v4(2)), Some(mac(2)));
+    }
+
+    #[test]
+    fn an_advertisement_is_solicited_and_overrides() {
+        let (mut one, mut two) = (Station::new(1), Station::new(2));
+        assert_eq!(one.neighbours.resolve(0, v6(2)), Neighbour::Asked);
+        two.receive(0, &one.send(0)[0]);
+        let answer = two.send(0);
+        // Ethernet 14, IPv6 40: type 136, and behind the checksum the flags S and O.
+        assert_eq!((answer[0][54], answer[0][58], answer[0].len()), (136, 0x60, 14 + 40 + 32));
+        one.receive(0, &answer[0]);
+        assert_eq!(one.neighbours.known(v6(2)), Some(mac(2)));
+    }
+
+    #[test]
+    fn neighbour_discovery_that_a_router_has_passed_on_is_not_looked_at() {
+        let (mut one, mut two) = (Station::new(1), Station::new(2));
+        assert_eq!(one.neighbours.resolve(0, v6(2)), Neighbour::Asked);
+        let question = one.send(0);
+        two.receive_at(0, &question[0], HOP_LIMIT - 1);
+        assert!(!two.neighbours.may_transmit());
+        two.receive(0, &question[0]);
+        let answer = two.send(0);
+        one.receive_at(0, &answer[0], HOP_LIMIT - 1);
+        assert_eq!(one.neighbours.known(v6(2)), None);
+    }
+
+    #[test]
+    fn a_question_for_another_station_is_not_answered() {
+        let (mut one, mut three) = (Station::new(1), Station::new(3));
+        for address in [v4(2), v6(2)] {
+            assert_eq!(one.neighbours.resolve(0, address), Neighbour::Asked);
+            three.receive(0, &one.send(0)[0]);
+            assert!(!three.neighbours.may_transmit(), "{address}");
+        }
+    }
+
+    #[test]
+    fn who_does_not_answer_is_asked_three_times_and_is_silent_for_a_second() {
+        let mut one = Station::new(1);
+        let (mut now, mut asked) = (7, 0);
+        while one.neighbours.resolve(now, v4(2)) == Neighbour::Asked {
+            asked += one.send(now).len();
+            now = one.neighbours.deadline().expect("an answer is waited for");
+            // Late, as a tick may be.
+            now += 5;
+            one.neighbours.tick(now);
+        }
+        assert_eq!((asked, now), (3, 7 + 3 * (AGAIN + 5)));
+        assert_eq!(one.neighbours.deadline(), Some(now + AGAIN));
+        one.neighbours.tick(now + AGAIN - 1);
+        assert_eq!(one.neighbours.resolve(now + AGAIN - 1, v4(2)), Neighbour::Silent);
+        one.neighbours.tick(now + AGAIN);
+        assert_eq!(one.neighbours.resolve(now + AGAIN, v4(2)), Neighbour::Asked);
+    }
+
+    #[test]
+    fn an_answer_holds_for_a_minute() {
+        let (mut one, mut two) = (Station::new(1), Station::new(2));
+        one.ask(100, &mut two, v4(2));
+        one.neighbours.tick(100 + VALID - 1);
+        assert_eq!(one.neighbours.known(v4(2)), Some(mac(2)));
+        one.neighbours.tick(100 + VALID);
+        assert_eq!(one.neighbours.known(v4(2)), None);
+    }
+
+    #[test]
+    fn who_has_spoken_within_a_second_is_not_doubted() {
+        let (mut one, mut two) = (Station::new(1), Station::new(2));
+        one.ask(100, &mut two, v4(2));
+        one.neighbours.doubt(100 + AGAIN - 1, v4(2));
+        assert_eq!(one.neighbours.known(v4(2)), Some(mac(2)));
+        one.neighbours.doubt(100 + AGAIN, v4(2));
+        assert_eq!(one.neighbours.known(v4(2)), None);
+        assert_eq!(one.send(100 + AGAIN).len(), 1, "it is asked for again");
+    }
+
+    #[test]
+    fn a_full_cache_forgets_who_spoke_first_and_nobody_who_is_asked() {
+        let mut one = Station::new(1);
+        let [mut two, mut three, mut four] = [2, 3, 4].map(Station::new);
+        assert_eq!(one.neighbours.resolve(0, v4(8)), Neighbour::Asked);
+        assert_eq!(one.neighbours.resolve(0, v4(9)), Neighbour::Asked);
+        assert_eq!(one.neighbours.resolve(0, v4(2)), Neighbour::NoRoom, "both answers are waited for");
+        one.neighbours = Neighbours::new(2).expect("memory");
+        one.ask(20, &mut two, v4(2));
+        one.ask(10, &mut three, v4(3));
+        one.ask(30, &mut four, v4(4));
+        let known = [2, 3, 4].map(|last| one.neighbours.known(v4(last)).is_some());
+        assert_eq!(known, [true, false, true]);
+        assert_eq!(one.neighbours.resolve(40, v4(5)), Neighbour::Asked);
+        assert_eq!(one.neighbours.resolve(40, v4(6)), Neighbour::Asked);
+        assert_eq!(one.neighbours.resolve(40, v4(7)), Neighbour::NoRoom);
+    }
+}

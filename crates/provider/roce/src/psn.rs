@@ -38,7 +38,7 @@ impl Psn {
         self.0.wrapping_sub(earlier.0) % MODULUS
     }
 
-    /// Returns true if this packet comes before `other`: at most half the numbers lie between them.
+    /// Returns true if this packet comes before `other`: by less than half the numbers.
     #[must_use]
     pub const fn is_before(self, other: Self) -> bool {
         let ahead = other.since(self);
@@ -67,5 +67,7 @@ mod tests {
         assert!(Psn::new(1).is_in(last, Psn::new(2)));
         assert!(!Psn::new(2).is_in(last, Psn::new(2)));
         assert!(!last.is_before(last));
+        assert!(last.is_before(last.plus(MODULUS / 2 - 1)));
+        assert!(!last.is_before(last.plus(MODULUS / 2)));
     }
 }

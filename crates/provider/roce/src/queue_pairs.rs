@@ -244,6 +244,17 @@ mod tests {
     }
 
     #[test]
+    fn numbers_have_24_bits_and_never_the_generation_zero() {
+        // Two places: one bit is the place, and 23 are the generation, which goes round behind the last one.
+        for (first, number) in [(0, 2), (5, 12), ((1 << 23) - 2, 0xFF_FFFE), ((1 << 23) - 1, 2), (u32::MAX, 1024)] {
+            let mut qps = QueuePairs::new(2, first).expect("memory");
+            assert_eq!(qps.create(Sizes::default()), Ok(Some(number)), "after {first:#x}");
+            assert_eq!(qps.create(Sizes::default()), Ok(Some(number + 1)));
+            assert_eq!(qps.create(Sizes::default()), Ok(None), "both places are taken");
+        }
+    }
+
+    #[test]
     fn who_is_gone_has_no_turn_and_leaves_none_to_the_next_in_its_place() {
         let mut qps = QueuePairs::new(2, 1).expect("memory");
         for has_turn in [false, true, false] {

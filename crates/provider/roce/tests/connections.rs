@@ -12,7 +12,7 @@ use roce::{
     qp::Work,
     wire::{
         Envelope, Kind, Packet,
-        cm::{Attribute, Dreq, Mad, Reason, Rej, Rep, Req, Rtu},
+        cm::{Attribute, Dreq, Mad, Message, Mra, Reason, Rej, Rep, Req, Rtu},
     },
 };
 
@@ -224,11 +224,7 @@ fn without_a_listener_a_connect_is_refused() {
         assert_eq!(refused.kind, EventKind::Connected(Err(refusal)));
         assert_eq!(refusal.status().to_string(), "STATUS_CONNECTION_REFUSED");
         world.close(0, connection);
-        assert_eq!(
-            world.sides[0].stack.queue_pair(qp).expect("it stays").state(),
-            roce::qp::State::Idle,
-            "it may try again"
-        );
+        assert_eq!(world.sides[0].stack.queue_pair(qp).expect("it stays").state(), roce::qp::State::Idle);
     }
     assert_eq!(world.sides[1].events, []);
 }
@@ -282,6 +278,7 @@ fn a_peer_that_does_not_answer_is_a_time_out_after_ten_to_twenty_seconds() {
     let requests: Vec<_> =
         messages(world.sent.iter().map(|(_, _, frame)| frame)).into_iter().map(|(_, _, mad)| mad).collect();
     assert_eq!(requests.len(), 16, "a REQ, repeated 14 times, and a REJ");
+    assert_eq!(world.sides[0].stack.counters().cm_retries, 14);
     assert!(requests[..15].iter().all(|mad| *mad == requests[0]), "unchanged");
 }
 
@@ -338,6 +335,7 @@ fn an_rtu_that_was_lost_comes_again_although_the_peer_waits() {
     let Side { stack, memory, .. } = &mut world.sides[0];
     stack.complete_connect(world.now, connection, memory).expect("a reply");
     world.run(500_000);
+    assert_eq!(sent_by(&world, 0).iter().filter(|sent| **sent == Attribute::Rtu).count(), 1, "not at once");
     world.deaf[1] = false;
     let before = world.now;
     world.wait_event(1, |kind| *kind == EventKind::Accepted(Ok(())));
@@ -363,6 +361,45 @@ fn data_before_the_rtu_are_taken_and_complete_the_accept() {
     world.run(10_000);
     assert_eq!(world.sides[1].memory.received[0].1, b"early");
     assert!(world.take_event(1, |kind| *kind == EventKind::Accepted(Ok(()))).is_some());
+}
+
+/// A packet ahead of the expected one may be of an earlier connection.
+#[test]
+fn data_ahead_of_what_is_expected_do_not_complete_the_accept() {
+    let mut world = World::new(7);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (connection, qp) = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.accept(asked, b"");
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    world.sides[1].memory.post_receive(1, 16);
+    world.sides[1].memory.post_receive(2, 16);
+    world.deaf[1] = true;
+    world.complete_connect(connection);
+    assert!(world.post(0, qp, 1, SEND, b"lost".to_vec()));
+    world.run(100);
+    world.deaf[1] = false;
+    assert!(world.post(0, qp, 2, SEND, b"ahead".to_vec()));
+    world.flush();
+    let ahead = last_of(&world, 0);
+    world.inject(1, &ahead);
+    world.flush();
+    assert_eq!(world.sides[1].stack.counters().psn_ahead, 1);
+    assert!(world.take_event(1, |kind| matches!(kind, EventKind::Accepted(_))).is_none());
+    world.wait_event(1, |kind| *kind == EventKind::Accepted(Ok(())));
+    assert_eq!(world.sides[1].memory.received.len(), 2, "by what came again");
+}
+
+#[test]
+fn a_listener_that_has_ended_takes_no_request() {
+    let mut world = World::new(8);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    assert_eq!(world.sides[1].stack.stop_listening(None, PORT), Ok(()));
+    assert_eq!(world.sides[1].stack.stop_listening(None, PORT), Err(CallError::Unknown));
+    world.ask(false, b"");
+    let refusal = Refusal::Rejected(Reason::BAD_SERVICE_ID);
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Err(refusal)));
+    assert_eq!(world.sides[1].stack.listen(None, PORT), Ok(()), "the port is free");
 }
 
 #[test]
@@ -496,6 +533,7 @@ fn what_has_arrived_is_acknowledged_though_its_receiver_ends_at_once() {
         }
         world.wait_event(0, |kind| *kind == EventKind::Disconnected(Ending::Graceful));
         assert_eq!(world.sides[0].memory.outcomes(), [(1, Ok(()))], "the queue pair is destroyed: {is_destroyed}");
+        assert_eq!(world.sides[1].stack.counters().acks_sent, 1);
     }
 }
 
@@ -517,6 +555,7 @@ fn what_is_behind_a_read_without_an_answer_is_not_acknowledged() {
     world.close(1, passive.0);
     world.wait_event(0, |kind| *kind == EventKind::Disconnected(Ending::Graceful));
     assert_eq!(world.sides[0].memory.outcomes(), [(1, Err(Failure::Disconnected)), (2, Err(Failure::Flushed))]);
+    assert_eq!(world.sides[1].stack.counters().acks_sent, 0);
 }
 
 #[test]
@@ -645,7 +684,9 @@ fn a_req_with_one_wrong_field_is_refused_with_its_reason() {
     let rej = refused(Reason::BAD_GID, &|req| req.primary.remote_gid[15] = 9);
     assert_eq!(rej.information[..16], roce::wire::cm::gid([10, 0, 0, 2].into()), "what would be right");
     refused(Reason::BAD_GID, &|req| req.p_key = 0x1234.into());
-    refused(Reason::NO_QP, &|req| req.qpn = roce::wire::U24::new(0));
+    for qpn in [0, 1] {
+        refused(Reason::NO_QP, &|req| req.qpn = roce::wire::U24::new(qpn));
+    }
     for code in [0, 4, 5, 6] {
         let rej = refused(Reason::BAD_MTU, &|req| req.mtu = code << 4 | 7);
         assert_eq!((rej.information_length >> 1, rej.information[0]), (1, 3));
@@ -657,6 +698,7 @@ fn a_req_with_one_wrong_field_is_refused_with_its_reason() {
         |req: &mut Req| req.p_key = 0x7FFF.into(),
         |req: &mut Req| req.primary.ack_timeout = 0,
         |req: &mut Req| req.guid = 0.into(),
+        |req: &mut Req| req.qpn = roce::wire::U24::new(2),
         |req: &mut Req| req.mtu = 2 << 4 | 7,
     ] {
         assert_eq!(answer_to_changed(change).0, Attribute::Rep);
@@ -868,4 +910,492 @@ fn a_peer_that_does_not_answer_a_request_is_asked_for_its_station() {
     let questions = world.sent.iter().filter(|(_, _, frame)| frame[12..14] == [0x08, 0x06]).count();
     assert_eq!(questions, 1, "of ARP, for {} time-outs", world.sides[0].stack.counters().timeouts);
     assert!(world.sides[0].stack.counters().timeouts > 1);
+}
+
+/// The frame with another message of the connection manager in it.
+fn carrying(frame: &[u8], mad: &Mad) -> Vec<u8> {
+    let (envelope, packet) = Envelope::parse(frame).expect("a packet");
+    let packet = Packet { payload: zerocopy::IntoBytes::as_bytes(mad), ..packet };
+    let mut out = vec![0; FRAME];
+    let length = envelope.emit(&packet, &mut out);
+    out.truncate(length);
+    out
+}
+
+/// The first REQ that was sent: its frame, and the message.
+fn first_req(world: &World) -> (Vec<u8>, Req) {
+    let is_req = |frame: &Vec<u8>| messages([frame]).first().is_some_and(|it| it.0 == Attribute::Req);
+    let (_, _, frame) = world.sent.iter().find(|(_, _, frame)| is_req(frame)).expect("a REQ");
+    let (.., mad) = messages([frame])[0];
+    (frame.clone(), *mad.message().expect("a REQ"))
+}
+
+#[test]
+fn a_port_has_one_listener_for_each_address_or_one_for_all() {
+    let mut stack = common::world::stack(0, 27, 1500);
+    let [one, two] = ["10.0.0.1", "fd00::1"].map(|text| Some(text.parse().expect("an address")));
+    assert_eq!(stack.listen(one, 5), Ok(()));
+    assert_eq!(stack.listen(one, 5), Err(CallError::InUse));
+    assert_eq!(stack.listen(None, 5), Err(CallError::InUse), "all of them are one too");
+    assert_eq!((stack.listen(two, 5), stack.listen(None, 6)), (Ok(()), Ok(())));
+    assert_eq!(stack.listen(one, 6), Err(CallError::InUse));
+    assert_eq!((stack.listen(one, 7), stack.listen(one, 8)), (Ok(()), Err(CallError::NoRoom)));
+    for (address, port) in [(None, 5), (one, 6), (two, 7)] {
+        assert_eq!(stack.pause(address, port, true), Err(CallError::Unknown), "{address:?} {port}");
+        assert_eq!(stack.stop_listening(address, port), Err(CallError::Unknown), "{address:?} {port}");
+    }
+}
+
+#[test]
+fn a_req_with_the_id_of_another_adapter_is_another_one() {
+    let mut world = World::new(28);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let _ = world.ask(false, b"");
+    world.wait_event(1, |kind| *kind == EventKind::Requested);
+    let (frame, req) = first_req(&world);
+    world.inject(1, &frame);
+    assert!(world.take_event(1, |kind| *kind == EventKind::Requested).is_none(), "the same one");
+    let other = Req { guid: (req.guid.get() + 1).into(), ..req };
+    world.inject(1, &carrying(&frame, &Mad::new(Attribute::Req, 1, &other)));
+    assert!(world.take_event(1, |kind| *kind == EventKind::Requested).is_some());
+}
+
+#[test]
+fn the_peers_time_for_an_ack_holds_on_the_passive_side() {
+    let mut world = World::new(29);
+    let [_, passive] = world.connect(false);
+    let (_, req) = first_req(&world);
+    let link = world.sides[1].stack.queue_pair(passive.1).expect("a queue pair").link().copied();
+    let timeout = roce::timeout::of_code(req.primary.ack_timeout >> 3);
+    assert!(timeout.is_some());
+    assert_eq!(link.expect("it is connected").ack_timeout, timeout);
+}
+
+#[test]
+fn the_peers_req_says_how_often_the_passive_side_repeats() {
+    let mut world = World::new(46);
+    let _ = world.connect(false);
+    world.sent.clear();
+    world.deaf[1] = true;
+    let _ = world.ask(false, b"");
+    world.run(100);
+    let (frame, mut req) = first_req(&world);
+    (req.local_timeout, req.mtu) = (req.local_timeout & !7 | 3, req.mtu & !7 | 2);
+    world.inject(1, &carrying(&frame, &Mad::new(Attribute::Req, 1, &req)));
+    let asked = world.take_event(1, |kind| *kind == EventKind::Requested).expect("a request").connection;
+    let qp = world.accept(asked, b"");
+    let link = world.sides[1].stack.queue_pair(qp).expect("a queue pair").link().copied().expect("it is connected");
+    assert_eq!((link.retry_count, link.rnr_retry_count), (3, 2));
+}
+
+/// A connect whose REP is changed before it arrives: the event, and the queue pair of the active side.
+fn connected_by(change: impl Fn(&mut Rep)) -> (World, EventKind, u32) {
+    let mut world = World::new(49);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let (_, qp) = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    world.deaf[0] = true;
+    world.accept(asked, b"");
+    world.run(100);
+    let frame = last_of(&world, 1);
+    let (.., mad) = messages([&frame])[0];
+    let mut rep: Rep = *mad.message().expect("a REP");
+    change(&mut rep);
+    world.inject(0, &carrying(&frame, &Mad::new(Attribute::Rep, 1, &rep)));
+    let event = world.take_event(0, |kind| matches!(kind, EventKind::Connected(_))).expect("an outcome");
+    (world, event.kind, qp)
+}
+
+#[test]
+fn a_rep_without_a_queue_pair_of_connections_is_refused() {
+    for qpn in [0, 1] {
+        let (world, kind, _) = connected_by(|rep| rep.qpn = roce::wire::U24::new(qpn));
+        assert_eq!(kind, EventKind::Connected(Err(Refusal::Rejected(Reason::NO_QP))), "{qpn}");
+        assert_eq!(sent_by(&world, 0).last(), Some(&Attribute::Rej));
+    }
+    assert_eq!(connected_by(|rep| rep.qpn = roce::wire::U24::new(2)).1, EventKind::Connected(Ok(())));
+}
+
+#[test]
+fn the_peers_delay_of_an_ack_makes_the_active_side_wait_longer() {
+    // This side's own time has the code 16.
+    for (delay, code) in [(0, 16), (15, 16), (16, 17), (20, 21), (31, 31)] {
+        let (world, _, qp) = connected_by(|rep| rep.ack_delay = delay << 3 | rep.ack_delay & 7);
+        let link = world.sides[0].stack.queue_pair(qp).expect("a queue pair").link().copied();
+        let expected = roce::timeout::of_code(code);
+        assert_eq!(link.expect("it is connected").ack_timeout, expected, "{delay}");
+    }
+}
+
+#[test]
+fn a_connect_without_a_port_takes_the_next_one_of_those_that_are_free_for_all() {
+    let mut world = World::new(47);
+    let mut before = None;
+    for _ in 0..4 {
+        let (connection, _) = world.ask(false, b"");
+        let port = world.sides[0].stack.connection(connection).expect("it is there").local.port();
+        assert!(port >= 49152, "{port}");
+        if let Some(before) = before.replace(port) {
+            assert_eq!(port, if before == 65534 { 49152 } else { before + 1 });
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_is_over_is_remembered_for_four_times_its_interval() {
+    for (later, is_stale) in [(-1_i64, true), (0, false)] {
+        let mut world = World::new(30);
+        let [active, passive] = world.connect(false);
+        let (frame, req) = first_req(&world);
+        world.disconnect(0, active.0);
+        world.run(1_000);
+        world.close(1, passive.0);
+        world.sides[1].events.clear();
+        let interval = roce::timeout::of_code(req.local_timeout_code()).expect("a time");
+        // Something is due at that time, at which what is forgotten is dropped.
+        let (qp, local) = (world.create(1), "10.0.0.2:0".parse().expect("an address"));
+        let remote = "10.0.0.9:5".parse().expect("an address");
+        let connect = Connect { qp, local, remote, private: b"", limits: LIMITS };
+        let Side { stack, memory, .. } = &mut world.sides[1];
+        stack.connect(world.now, &connect, memory).expect("it begins");
+        world.now = (world.now + interval * 4).strict_add_signed(later);
+        world.sent.clear();
+        assert!(stack.deadline().is_some_and(|deadline| deadline < world.now));
+        stack.tick(world.now, memory);
+        world.inject(1, &frame);
+        let asked = world.take_event(1, |kind| *kind == EventKind::Requested);
+        assert_eq!((asked.is_none(), sent_by(&world, 1) == [Attribute::Rej]), (is_stale, is_stale), "{later}");
+    }
+}
+
+#[test]
+fn a_connection_that_is_over_is_remembered_for_twice_the_time_of_an_ack_if_that_is_longer() {
+    for (later, is_remembered) in [(-1_i64, true), (0, false)] {
+        let mut world = World::new(37);
+        world.sides[1].stack.listen(None, PORT).expect("free");
+        world.meet();
+        world.deaf[1] = true;
+        let _ = world.ask(false, b"");
+        world.run(100);
+        let (frame, mut req) = first_req(&world);
+        req.primary.ack_timeout = 22 << 3;
+        let frame = carrying(&frame, &Mad::new(Attribute::Req, 1, &req));
+        world.inject(1, &frame);
+        let asked = world.take_event(1, |kind| *kind == EventKind::Requested).expect("a request").connection;
+        world.close(1, asked);
+        world.now = (world.now + 2 * 17_179_869).strict_add_signed(later);
+        world.inject(1, &frame);
+        let again = world.take_event(1, |kind| *kind == EventKind::Requested);
+        assert_eq!(again.is_none(), is_remembered, "{later}");
+    }
+}
+
+#[test]
+fn each_connection_begins_with_numbers_that_nobody_can_guess() {
+    let mut world = World::new(38);
+    world.meet();
+    let mut numbers = std::collections::HashSet::new();
+    for _ in 0..4 {
+        world.sent.clear();
+        let _ = world.ask(false, b"");
+        world.run(100);
+        let (_, req) = first_req(&world);
+        assert!(numbers.insert(req.starting_psn.get()));
+    }
+    let mut world = World::new(39);
+    world.meet();
+    let _ = world.ask(false, b"");
+    world.run(100);
+    assert!(numbers.insert(first_req(&world).1.starting_psn.get()), "the same as with another seed");
+}
+
+#[test]
+fn the_packets_of_a_queue_pair_have_a_port_of_their_own() {
+    let mut world = World::new(40);
+    let ends = world.connect(false);
+    for (side, (_, qp)) in ends.into_iter().enumerate() {
+        let link = world.sides[side].stack.queue_pair(qp).expect("a queue pair").link().copied();
+        let link = link.expect("it is connected");
+        assert_eq!(link.path.source_port, roce::path::source_port(qp, ends[1 - side].1));
+        assert_ne!(link.path.source_port, 0xC000, "that of datagrams");
+    }
+}
+
+#[test]
+fn a_queue_pair_whose_connect_was_refused_or_closed_may_connect_again() {
+    let mut world = World::new(45);
+    let (local, remote) = World::addresses(false);
+    let (_, qp) = world.ask(false, b"");
+    let connect = Connect { qp, local, remote, private: b"", limits: LIMITS };
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert_eq!(stack.connect(world.now, &connect, memory), Err(CallError::WrongState), "while it connects");
+    world.wait_event(0, |kind| matches!(kind, EventKind::Connected(Err(_))));
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert!(stack.connect(world.now, &connect, memory).is_ok());
+
+    let mut world = World::new(41);
+    world.deaf = [true, true];
+    let (connection, qp) = world.ask(false, b"");
+    assert_eq!(world.sides[0].stack.connection(connection).expect("it is there").state, State::Resolving);
+    world.close(0, connection);
+    let connect = Connect { qp, ..connect };
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert!(stack.connect(world.now, &connect, memory).is_ok());
+}
+
+#[test]
+fn a_listener_on_one_address_hears_of_no_other() {
+    let mut world = World::new(50);
+    world.sides[1].stack.listen(Some([10, 0, 0, 2].into()), PORT).expect("free");
+    world.ask(true, b"");
+    let refused = EventKind::Connected(Err(Refusal::Rejected(Reason::BAD_SERVICE_ID)));
+    world.wait_event(0, |kind| *kind == refused);
+    world.ask(false, b"");
+    world.wait_event(1, |kind| *kind == EventKind::Requested);
+}
+
+#[test]
+fn a_queue_pair_that_has_a_connection_or_had_one_accepts_no_other() {
+    let mut world = World::new(51);
+    let [active, passive] = world.connect(false);
+    world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    let accept = |world: &mut World, qp| {
+        let Side { stack, memory, .. } = &mut world.sides[1];
+        stack.accept(world.now, asked, qp, LIMITS, b"", memory)
+    };
+    // One that is connected, one that connects, and one whose connection is over.
+    let connecting = world.create(1);
+    let (local, remote) = ("10.0.0.2:0".parse().expect("an address"), "10.0.0.1:5".parse().expect("an address"));
+    let connect = Connect { qp: connecting, local, remote, private: b"", limits: LIMITS };
+    let Side { stack, memory, .. } = &mut world.sides[1];
+    stack.connect(world.now, &connect, memory).expect("it begins");
+    assert_eq!(accept(&mut world, passive.1), Err(CallError::WrongState));
+    assert_eq!(accept(&mut world, connecting), Err(CallError::WrongState));
+    world.disconnect(0, active.0);
+    world.run(1_000);
+    world.close(1, passive.0);
+    assert_eq!(accept(&mut world, passive.1), Err(CallError::WrongState));
+    let free = world.create(1);
+    assert_eq!(accept(&mut world, free), Ok(()));
+}
+
+#[test]
+fn a_queue_pair_connects_once_in_its_life() {
+    let mut world = World::new(48);
+    let [active, _] = world.connect(false);
+    world.close(0, active.0);
+    world.run(1_000);
+    assert!(world.sides[0].stack.connection(active.0).is_none());
+    let (local, remote) = World::addresses(false);
+    let connect = Connect { qp: active.1, local, remote, private: b"", limits: LIMITS };
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert_eq!(stack.connect(world.now, &connect, memory), Err(CallError::WrongState));
+}
+
+#[test]
+fn answers_that_nobody_takes_are_dropped_and_counted() {
+    let mut world = World::new(42);
+    let [active, _] = world.connect(false);
+    world.disconnect(0, active.0);
+    world.run(1_000);
+    let frame = last_of(&world, 0);
+    let dreq =
+        Dreq { local_id: 1.into(), remote_id: 2.into(), qpn: roce::wire::U24::new(3), reserved: 0, private: [0; 220] };
+    let frame = carrying(&frame, &Mad::new(Attribute::Dreq, 1, &dreq));
+    // Room for one of each of 16 connections, and 16 more.
+    for _ in 0..40 {
+        world.inject(1, &frame);
+    }
+    assert!(world.sides[1].stack.may_transmit());
+    assert_eq!(world.sides[1].stack.counters().cm_overflows, 8);
+    world.sent.clear();
+    world.flush();
+    assert_eq!(sent_by(&world, 1), [Attribute::Drep; 32]);
+    assert!(!world.sides[1].stack.may_transmit());
+}
+
+#[test]
+fn a_message_that_nobody_knows_is_malformed() {
+    let mut world = World::new(43);
+    let _ = world.connect(false);
+    let (frame, req) = first_req(&world);
+    world.sent.clear();
+    // Another version, class, version of it, method; and SIDR REQ, which a datagram service would ask with.
+    for (count, (place, value)) in (1..).zip([(0, 2), (1, 8), (2, 1), (3, 0x83), (17, 0x17)]) {
+        let mut mad = Mad::new(Attribute::Req, 1, &req);
+        zerocopy::IntoBytes::as_mut_bytes(&mut mad)[place] = value;
+        world.inject(1, &carrying(&frame, &mad));
+        world.flush();
+        assert_eq!((world.sides[1].stack.counters().malformed, world.sent.len()), (count, 0), "byte {place}");
+    }
+}
+
+/// An active side that has sent a REQ which nobody answers, a frame that its peer may have sent, and the MRA that asks it for time.
+fn asked_for_time(about: Message, code: u8) -> (World, Vec<u8>) {
+    let mut world = World::new(44);
+    let _ = world.connect(false);
+    let back = last_of(&world, 1);
+    world.sent.clear();
+    world.deaf[1] = true;
+    let _ = world.ask(false, b"");
+    world.flush();
+    let (_, req) = first_req(&world);
+    let mra = Mra {
+        local_id: 5.into(),
+        remote_id: req.local_id,
+        message: (about as u8) << 6,
+        service_timeout: code << 3,
+        private: [0; 222],
+    };
+    (world, carrying(&back, &Mad::new(Attribute::Mra, 1, &mra)))
+}
+
+/// How long it takes until the REQ is repeated.
+fn until_repeated(world: &mut World) -> u64 {
+    let (before, sent) = (world.now, sent_by(world, 0).len());
+    while sent_by(world, 0).len() == sent {
+        assert!(world.step(before + 120_000_000), "it is never repeated");
+        world.flush();
+    }
+    world.now - before
+}
+
+#[test]
+fn a_peer_gets_the_time_that_it_asks_for_three_times() {
+    const INTERVAL: u64 = 1_073_741;
+    let (mut world, mra) = asked_for_time(Message::Req, 20);
+    assert_eq!(until_repeated(&mut world), INTERVAL);
+    for _ in 0..3 {
+        world.inject(0, &mra);
+        assert_eq!(until_repeated(&mut world), 4_294_967 + INTERVAL);
+    }
+    world.inject(0, &mra);
+    assert_eq!(until_repeated(&mut world), INTERVAL, "its patience has an end");
+
+    let (mut world, mra) = asked_for_time(Message::Req, 31);
+    world.inject(0, &mra);
+    assert_eq!(until_repeated(&mut world), 70_000_000 + INTERVAL, "no message asks for more");
+
+    let (mut world, mra) = asked_for_time(Message::Rep, 20);
+    world.inject(0, &mra);
+    assert_eq!(until_repeated(&mut world), INTERVAL, "not what was sent");
+}
+
+#[test]
+fn who_gives_up_before_the_reply_ends_that_request_only() {
+    let mut world = World::new(31);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        let (connection, _) = world.ask(false, b"");
+        asked.push((connection, world.wait_event(1, |kind| *kind == EventKind::Requested).connection));
+    }
+    world.close(0, asked[1].0);
+    world.run(1_000);
+    let states: Vec<_> = asked.iter().map(|(_, id)| world.sides[1].stack.connection(*id).map(|it| it.state)).collect();
+    assert_eq!(states, [Some(State::RequestReceived), Some(State::Over), Some(State::RequestReceived)]);
+    // A peer that is another one, or none of its requests.
+    let (.., mad) = messages([&last_of(&world, 0)])[0];
+    let rej: Rej = *mad.message().expect("a REJ");
+    let (_, first) = first_req(&world);
+    let mut other = Rej { local_id: first.local_id, ..rej };
+    other.information[7] ^= 1;
+    for rej in [other, Rej { local_id: 99.into(), ..rej }] {
+        let frame = carrying(&last_of(&world, 0), &Mad::new(Attribute::Rej, 1, &rej));
+        world.inject(1, &frame);
+        assert_eq!(world.sides[1].stack.connection(asked[0].1).expect("it is there").state, State::RequestReceived);
+    }
+}
+
+#[test]
+fn a_refusal_for_the_mtu_is_answered_with_a_smaller_one_and_only_then() {
+    for (code, renews) in [(2, true), (3, false), (4, false), (0, false)] {
+        let mut world = World::new(32);
+        let _ = world.connect(false);
+        let back = last_of(&world, 1);
+        world.sent.clear();
+        world.deaf[1] = true;
+        let _ = world.ask(false, b"");
+        world.run(100);
+        let (_, req) = first_req(&world);
+        let rej = Rej::new(0, req.local_id.get(), Message::Req, Reason::BAD_MTU, &[code]);
+        world.sent.clear();
+        world.inject(0, &carrying(&back, &Mad::new(Attribute::Rej, 1, &rej)));
+        world.flush();
+        if renews {
+            let (_, again) = first_req(&world);
+            assert_eq!((again.mtu >> 4, again.mtu & 15), (code, req.mtu & 15));
+            assert_ne!(again.local_id, req.local_id, "with another id");
+        } else {
+            let refused = EventKind::Connected(Err(Refusal::Rejected(Reason::BAD_MTU)));
+            assert!(world.take_event(0, |kind| *kind == refused).is_some(), "{code}");
+            assert!(world.sent.is_empty(), "{code}");
+        }
+    }
+}
+
+#[test]
+fn a_disconnect_of_what_has_failed_completes_with_the_peers_answer() {
+    let mut world = World::new(33);
+    let [active, _] = world.connect(false);
+    world.deaf[1] = true;
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    stack.flush(world.now, active.1, memory);
+    world.wait_event(0, |kind| *kind == EventKind::Disconnected(Ending::Lost));
+    world.disconnect(0, active.0);
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    assert_eq!(stack.disconnect(world.now, active.0, memory), Err(CallError::WrongState), "twice");
+    world.run(1_000);
+    assert_eq!(world.sides[0].events, [], "the DREQ was lost");
+    world.deaf[1] = false;
+    world.wait_event(0, |kind| *kind == EventKind::DisconnectComplete(Ok(())));
+}
+
+#[test]
+fn a_dreq_answers_a_dreq() {
+    let mut world = World::new(34);
+    let [active, passive] = world.connect(false);
+    world.deaf[1] = true;
+    world.disconnect(0, active.0);
+    world.run(1_000);
+    world.disconnect(1, passive.0);
+    world.run(1_000);
+    assert!(!sent_by(&world, 1).contains(&Attribute::Drep), "the first DREQ was lost");
+    assert!(world.take_event(0, |kind| *kind == EventKind::DisconnectComplete(Ok(()))).is_some());
+}
+
+#[test]
+fn a_queue_pair_that_fails_before_the_rtu_ends_the_accept_and_the_connect() {
+    let mut world = World::new(35);
+    world.sides[1].stack.listen(None, PORT).expect("free");
+    let _ = world.ask(false, b"");
+    let asked = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    let qp = world.accept(asked, b"");
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    let Side { stack, memory, .. } = &mut world.sides[1];
+    stack.flush(world.now, qp, memory);
+    world.wait_event(1, |kind| *kind == EventKind::Accepted(Err(Refusal::Aborted)));
+    world.run(1_000);
+    assert_eq!(sent_by(&world, 1), [Attribute::Rep, Attribute::Rej]);
+}
+
+#[test]
+fn closing_a_connector_drops_its_own_events_only() {
+    let mut world = World::new(36);
+    world.meet();
+    let _ = [world.ask(false, b""), world.ask(false, b"")];
+    let end = world.now + 1_000;
+    while !world.sides[1].stack.has_event() {
+        assert!(world.step(end), "both arrive at once");
+    }
+    let Side { stack, memory, .. } = &mut world.sides[1];
+    let first = stack.event().expect("the first request").connection;
+    stack.close(world.now, first, memory).expect("it is there");
+    let second = stack.event().expect("the second one stays");
+    assert_eq!(second.kind, EventKind::Requested);
+    assert_ne!(second.connection, first);
+    let Side { stack, memory, .. } = &mut world.sides[1];
+    stack.close(world.now, second.connection, memory).expect("it is there");
+    assert!(stack.event().is_none());
 }

@@ -73,6 +73,14 @@ fn a_message_asks_before_one_that_is_long_or_may_have_to_wait() {
 }
 
 #[test]
+fn a_long_message_asks_though_a_short_one_follows() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(600));
+    rig.post(2, SEND, bytes(10));
+    assert_eq!(asking(&rig.take_all()), [2, 3]);
+}
+
+#[test]
 fn what_goes_out_again_asks_as_if_it_were_alone() {
     let mut rig = Rig::new();
     for context in 0..4 {
@@ -157,6 +165,51 @@ fn inline_data_are_those_of_the_post() {
     assert_eq!(rig.take().expect("a SEND").payload, b"hello");
     rig.wait();
     assert_eq!(rig.take().expect("the SEND again").payload, b"hello");
+}
+
+#[test]
+fn a_request_is_not_longer_than_messages_may_be_nor_its_inline_data_than_there_is_room() {
+    let mut rig = Rig::new();
+    let request = |length| Request { context: 1, work: READ, flags: Flags::default(), length };
+    assert_eq!(rig.qp.post(request((1 << 31) + 1), None), Err(PostError::TooLong));
+    assert_eq!(rig.qp.post(request(1 << 31), None), Ok(()));
+    let request = |length| Request { context: 1, work: SEND, flags: Flags::default(), length };
+    assert_eq!(rig.qp.post(request(33), Some(&[0; 33])), Err(PostError::TooLong));
+    assert_eq!(rig.qp.post(request(32), Some(&[0; 32])), Ok(()));
+    assert_eq!(rig.qp.outstanding(), 2);
+}
+
+#[test]
+fn inline_data_of_several_packets_go_out_in_order() {
+    let mut rig = Rig::new();
+    let sizes = roce::qp::Sizes { send_depth: 2, inline_bytes: 600, ..roce::qp::Sizes::default() };
+    rig.qp = roce::qp::QueuePair::new(common::rig::QP, sizes).expect("memory");
+    assert!(rig.qp.connect(common::rig::link()));
+    let data = bytes(1200);
+    let request = Request { context: 1, work: SEND, flags: Flags::default(), length: 600 };
+    // Two have a place each, and the next two the same places again.
+    for round in 0..2 {
+        let [first, second] =
+            if round == 0 { [&data[..600], &data[600..]] } else { [&data[300..900], &data[100..700]] };
+        assert_eq!((rig.qp.post(request, Some(first)), rig.qp.outstanding()), (Ok(()), 1));
+        assert_eq!((rig.qp.post(request, Some(second)), rig.qp.outstanding()), (Ok(()), 2));
+        assert_eq!(rig.qp.post(request, Some(first)), Err(PostError::Full));
+        let sent: Vec<u8> = rig.take_all().iter().flat_map(|sent| sent.payload.clone()).collect();
+        assert_eq!(sent, [first, second].concat());
+        rig.answer(Syndrome::Ack, 6 * round + 5);
+    }
+}
+
+#[test]
+fn without_bytes_local_memory_is_not_looked_at() {
+    let mut rig = Rig::new();
+    rig.memory.unusable.extend([1, 2, 3]);
+    for (context, work) in [(1, SEND), (2, WRITE), (3, READ)] {
+        rig.post(context, work, Vec::new());
+    }
+    assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 0), (Opcode::WriteOnly, 1), (Opcode::ReadRequest, 2)]);
+    rig.response(Opcode::ReadResponseOnly, 2, &[]);
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(())), (2, Ok(())), (3, Ok(()))]);
 }
 
 #[test]
@@ -267,6 +320,17 @@ fn an_ack_of_nothing_that_is_outstanding_is_a_ghost() {
 }
 
 #[test]
+fn data_for_what_is_no_read_are_a_ghost() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(10));
+    rig.post(2, SEND, bytes(10));
+    let _ = rig.take_all();
+    rig.response(Opcode::ReadResponseOnly, 1, &[0; 10]);
+    assert_eq!((rig.counters.ghosts, &rig.memory.local[&2]), (1, &bytes(10)));
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(()))], "what is before it has an answer by that");
+}
+
+#[test]
 fn an_ack_behind_a_read_without_its_data_is_an_implied_nak() {
     let mut rig = Rig::new();
     rig.post(1, SEND, bytes(1));
@@ -367,6 +431,27 @@ fn an_answer_that_is_lost_a_second_time_is_asked_for_again() {
 }
 
 #[test]
+fn a_gap_in_the_second_answer_is_its_own_if_that_begins_anew() {
+    let mut rig = long_read();
+    let first: Vec<_> = iter::once((Opcode::ReadResponseFirst, 0)).chain(middle(2..3)).collect();
+    assert_eq!(asked_again(&mut rig, &first), [1]);
+    let second: Vec<_> = iter::once((Opcode::ReadResponseFirst, 1)).chain(middle(3..4)).collect();
+    assert_eq!(asked_again(&mut rig, &second), [2], "where it begins the first answer has ended");
+}
+
+#[test]
+fn a_gap_behind_one_that_was_found_by_time_is_its_own() {
+    let mut rig = long_read();
+    let first: Vec<_> = iter::once((Opcode::ReadResponseFirst, 0)).chain(middle(1..2)).collect();
+    assert_eq!(asked_again(&mut rig, &first), []);
+    rig.wait();
+    assert_eq!(rig.short(OUT), [(Opcode::ReadRequest, 2)]);
+    let second: Vec<_> = middle(4..5).chain(middle(2..3)).chain(middle(5..6)).collect();
+    assert_eq!(asked_again(&mut rig, &second), [3], "4 came while it was asked for");
+    assert_eq!((rig.counters.goes_back, rig.counters.timeouts), (1, 1));
+}
+
+#[test]
 fn what_was_sent_after_a_gap_was_seen_may_show_another_one() {
     let mut rig = long_read();
     let answers: Vec<_> = iter::once((Opcode::ReadResponseFirst, 0)).chain(middle(2..3)).collect();
@@ -404,6 +489,7 @@ fn a_sequence_nak_acknowledges_what_is_before_it_and_goes_back() {
     assert_eq!(rig.short(OUT), [(Opcode::WriteMiddle, 2), (Opcode::WriteLast, 3)], "the message goes on where it was");
     rig.answer(Syndrome::Nak(Nak::Sequence), 2);
     assert!(rig.take().is_none(), "the same gap again");
+    assert_eq!((rig.counters.naks_received, rig.counters.goes_back), (2, 1));
     rig.answer(Syndrome::Ack, 3);
     assert_eq!(rig.memory.outcomes().len(), 2);
 }
@@ -487,11 +573,58 @@ fn an_rnr_nak_is_waited_for_and_then_goes_back() {
     assert_eq!(rig.memory.outcomes(), [(1, Ok(()))]);
     assert!(rig.take().is_none());
     let before = rig.now;
+    // Time that passes before does not end it.
+    rig.now += 1279;
+    rig.qp.tick(rig.now, &mut rig.memory, &mut rig.counters);
+    assert!(rig.take().is_none());
     rig.wait();
-    assert_eq!(rig.now - before, 1280);
+    assert_eq!((rig.now - before, rig.qp.deadline()), (1280, None));
+    assert_eq!((rig.counters.rnr_naks_received, rig.counters.naks_received), (1, 0));
     assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 1)]);
     rig.answer(Syndrome::Ack, 1);
     assert_eq!(rig.memory.outcomes().len(), 2);
+}
+
+#[test]
+fn an_rnr_nak_is_waited_for_as_long_as_it_says_and_no_longer() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(1));
+    let _ = rig.take_all();
+    rig.answer(Syndrome::RnrNak(1), 0);
+    rig.now += 9;
+    assert!(!rig.qp.may_transmit(rig.now) && rig.take().is_none());
+    // Without a tick: who transmits need not have looked at the time first.
+    rig.now += 1;
+    assert!(rig.qp.may_transmit(rig.now));
+    assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 0)]);
+}
+
+#[test]
+fn rnr_naks_while_one_is_waited_for_are_the_same_one() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(1));
+    let _ = rig.take_all();
+    rig.answer(Syndrome::RnrNak(14), 0);
+    let deadline = rig.qp.deadline();
+    for _ in 0..3 {
+        rig.now += 100;
+        rig.answer(Syndrome::RnrNak(14), 0);
+    }
+    assert_eq!((rig.failure(), rig.qp.deadline()), (None, deadline));
+}
+
+#[test]
+fn an_rnr_nak_for_a_message_that_has_failed_here_is_not_waited_for() {
+    let mut rig = Rig::new();
+    rig.post(1, SEND, bytes(1));
+    rig.post(2, SEND, bytes(600));
+    assert_eq!(rig.take().expect("the first").short(OUT), (Opcode::SendOnly, 0));
+    assert_eq!(rig.take().expect("a part of the second").short(OUT), (Opcode::SendFirst, 1));
+    rig.memory.unusable.push(2);
+    assert!(rig.take().is_none());
+    rig.answer(Syndrome::RnrNak(14), 1);
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(())), (2, Err(Failure::LocalProtection))]);
+    assert_eq!(rig.qp.deadline(), None);
 }
 
 #[test]
@@ -527,6 +660,23 @@ fn seven_rnr_retries_end_with_the_time_and_not_with_the_count() {
 }
 
 #[test]
+fn a_minute_is_waited_for_a_receive_and_no_longer() {
+    let mut rig = Rig::with(Link { rnr_retry_count: 7, ..common::rig::link() });
+    rig.post(1, SEND, bytes(1));
+    let _ = rig.take_all();
+    let started = rig.now;
+    rig.answer(Syndrome::RnrNak(1), 0);
+    for (passed, failure) in [(60_000_000, None), (60_000_001, Some(Failure::RnrRetryExceeded))] {
+        rig.now = started + passed;
+        assert_eq!(rig.short(OUT), [(Opcode::SendOnly, 0)]);
+        rig.answer(Syndrome::RnrNak(0), 0);
+        assert_eq!(rig.failure(), failure, "after {passed}");
+        rig.now += 655_360;
+        rig.qp.tick(rig.now, &mut rig.memory, &mut rig.counters);
+    }
+}
+
+#[test]
 fn a_refused_request_fails_with_its_reason_and_those_behind_it_are_flushed() {
     let cases = [
         (Syndrome::Nak(Nak::InvalidRequest), Failure::RemoteInvalidRequest),
@@ -559,6 +709,48 @@ fn a_refusal_behind_a_read_waits_for_its_data() {
     assert!(rig.memory.completed.is_empty());
     rig.response(Opcode::ReadResponseOnly, 0, &bytes(10));
     assert_eq!(rig.memory.outcomes(), [(1, Ok(())), (2, Err(Failure::RemoteAccess))]);
+}
+
+#[test]
+fn what_lies_between_a_read_and_a_refusal_has_succeeded() {
+    let mut rig = Rig::new();
+    rig.post(1, READ, vec![0; 10]);
+    rig.post(2, WRITE, bytes(300));
+    rig.post(3, READ, vec![0; 10]);
+    rig.post(4, WRITE, bytes(1));
+    rig.post(5, WRITE, bytes(300));
+    let _ = rig.take_all();
+    rig.answer(Syndrome::Nak(Nak::RemoteAccess), 5);
+    assert!(rig.memory.completed.is_empty());
+    rig.response(Opcode::ReadResponseOnly, 0, &bytes(10));
+    assert_eq!(rig.memory.outcomes(), [(1, Ok(())), (2, Ok(()))]);
+    rig.response(Opcode::ReadResponseOnly, 3, &bytes(10));
+    let refused = [(3, Ok(())), (4, Ok(())), (5, Err(Failure::RemoteAccess))];
+    assert_eq!(rig.memory.outcomes()[2..], refused);
+    assert_eq!(rig.counters.naks_received, 1);
+}
+
+#[test]
+fn behind_a_refusal_nothing_is_answered_and_nothing_is_asked_for_again() {
+    let mut rig = Rig::new();
+    rig.post(1, READ, vec![0; 600]);
+    rig.post(2, WRITE, bytes(1));
+    rig.post(3, READ, vec![0; 10]);
+    let _ = rig.take_all();
+    rig.answer(Syndrome::Nak(Nak::RemoteAccess), 3);
+    rig.post(4, SEND, bytes(1));
+    assert!(rig.take().is_none(), "nor does anything more go out");
+    rig.answer(Syndrome::Ack, 3);
+    rig.response(Opcode::ReadResponseOnly, 4, &bytes(10));
+    assert_eq!(rig.counters.ghosts, 2);
+    rig.response(Opcode::ReadResponseLast, 2, &bytes(88));
+    assert_eq!((rig.counters.goes_back, rig.take().is_none()), (0, true), "the responder would not hear it");
+    rig.response(Opcode::ReadResponseFirst, 0, &bytes(256));
+    rig.response(Opcode::ReadResponseMiddle, 1, &bytes(256));
+    rig.response(Opcode::ReadResponseLast, 2, &bytes(88));
+    let flushed = [3, 4].map(|context| (context, Err(Failure::Flushed)));
+    assert_eq!(rig.memory.outcomes()[..2], [(1, Ok(())), (2, Err(Failure::RemoteAccess))]);
+    assert_eq!(rig.memory.outcomes()[2..], flushed);
 }
 
 #[test]

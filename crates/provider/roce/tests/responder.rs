@@ -117,6 +117,17 @@ fn a_nak_and_the_data_of_a_read_do_not_wait_for_requests() {
     rig.post(2, SEND, bytes(10));
     rig.read(0, 0x1000, 7, 10);
     assert_eq!(opcodes(&mut rig), [Opcode::ReadResponseOnly, Opcode::SendOnly]);
+    // Nor does an ACK that is before one of them.
+    rig.memory.post_receive(1, 16);
+    rig.post(3, SEND, bytes(10));
+    rig.send_only(1, b"good");
+    rig.read(2, 0x1000, 7, 10);
+    assert_eq!(opcodes(&mut rig), [Opcode::Acknowledge, Opcode::ReadResponseOnly, Opcode::SendOnly]);
+    rig.memory.post_receive(1, 16);
+    rig.post(4, SEND, bytes(10));
+    rig.send_only(3, b"good");
+    rig.send_only(5, b"ahead");
+    assert_eq!(opcodes(&mut rig), [Opcode::Acknowledge, Opcode::SendOnly], "the NAK says what the ACK would");
 }
 
 #[test]
@@ -154,6 +165,48 @@ fn a_sequence_that_cannot_be_is_an_invalid_request() {
         assert_eq!((nak.syndrome(), nak.short(IN).1), (0x61, case.len() as u32 - 1), "{case:?}");
         assert_eq!(rig.failure(), Some(Failure::PeerBroke), "{case:?}");
     }
+}
+
+/// Extended headers that a packet with this opcode has.
+fn extended(opcode: Opcode) -> Extended {
+    match opcode {
+        Opcode::WriteFirst | Opcode::WriteOnly | Opcode::ReadRequest => reth(0, 7, 600),
+        _ => NONE,
+    }
+}
+
+#[test]
+fn in_the_middle_of_a_write_only_its_rest_is_taken() {
+    let others = [
+        (Opcode::WriteFirst, 256),
+        (Opcode::WriteOnly, 1),
+        (Opcode::SendFirst, 256),
+        (Opcode::SendMiddle, 256),
+        (Opcode::SendLast, 1),
+        (Opcode::SendOnly, 1),
+        (Opcode::ReadRequest, 0),
+    ];
+    for (opcode, length) in others {
+        let mut rig = Rig::new();
+        rig.memory.register(7, 0, vec![0; 600]);
+        rig.memory.post_receive(1, 1000);
+        rig.feed(Opcode::WriteFirst, 0, extended(Opcode::WriteFirst), &bytes(256));
+        rig.feed(opcode, 1, extended(opcode), &bytes(length));
+        let nak = rig.take().expect("a NAK");
+        assert_eq!((nak.syndrome(), nak.short(IN).1), (0x61, 1), "{opcode:?}");
+        assert!(rig.memory.received.is_empty(), "{opcode:?}");
+    }
+}
+
+#[test]
+fn behind_a_packet_that_is_refused_nothing_is_taken_even_before_the_nak_has_gone() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 16);
+    rig.feed(Opcode::SendMiddle, 0, NONE, &bytes(256));
+    rig.send_only(0, b"in its place");
+    assert_eq!((rig.counters.wrong_state, rig.memory.received.len()), (1, 0));
+    assert_eq!(rig.take().expect("a NAK").syndrome(), 0x61);
+    assert_eq!(rig.counters.naks_sent, 1);
 }
 
 #[test]
@@ -244,6 +297,7 @@ fn a_token_that_ends_in_the_middle_of_a_write_is_a_remote_access_error() {
 fn a_write_of_another_length_than_it_said_is_an_invalid_request() {
     for (length, packets) in [(256, 2), (100, 1), (300, 1), (600, 2)] {
         let mut rig = Rig::new();
+        // What goes beyond its length would have room.
         rig.memory.register(7, 0, vec![0; 1000]);
         if packets == 1 {
             rig.feed(Opcode::WriteOnly, 0, reth(0, 7, length), &bytes(200));
@@ -252,6 +306,28 @@ fn a_write_of_another_length_than_it_said_is_an_invalid_request() {
             rig.feed(Opcode::WriteLast, 1, NONE, &bytes(10));
         }
         assert_eq!(rig.take().expect("a NAK").syndrome(), 0x61, "{length}");
+    }
+}
+
+#[test]
+fn a_write_that_has_all_of_its_bytes_before_its_last_packet_is_an_invalid_request() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0, vec![0; 1000]);
+    rig.feed(Opcode::WriteFirst, 0, reth(0, 7, 256), &bytes(256));
+    let nak = rig.take().expect("a NAK");
+    assert_eq!((nak.syndrome(), nak.short(IN).1), (0x61, 0), "the last packet would have none");
+}
+
+#[test]
+fn a_message_longer_than_messages_may_be_is_an_invalid_request() {
+    // The longest is taken for what it is: the memory is not there.
+    for (length, syndrome) in [(1 << 31, 0x62), ((1 << 31) + 1, 0x61), (u32::MAX, 0x61)] {
+        let mut rig = Rig::new();
+        rig.feed(Opcode::WriteFirst, 0, reth(0, 7, length), &bytes(256));
+        assert_eq!(rig.take().expect("a NAK").syndrome(), syndrome, "WRITE of {length}");
+        let mut rig = Rig::new();
+        rig.read(0, 0, 7, length);
+        assert_eq!(rig.take().expect("a NAK").syndrome(), syndrome, "READ of {length}");
     }
 }
 
@@ -320,6 +396,44 @@ fn more_reads_than_were_agreed_on_are_an_invalid_request() {
     let sent = rig.take_all();
     assert_eq!(sent.len(), 3);
     assert_eq!((sent[2].syndrome(), sent[2].short(IN).1), (0x61, 2), "behind the answers of those before");
+}
+
+#[test]
+fn a_queue_pair_serves_no_more_reads_than_it_has_room_for() {
+    let link = roce::qp::Link { inbound_reads: 9, outbound_reads: 9, ..common::rig::link() };
+    let rig = Rig::with(link);
+    let agreed = rig.qp.link().expect("it is connected");
+    assert_eq!((agreed.inbound_reads, agreed.outbound_reads), (2, 2));
+}
+
+/// The network may have doubled it, or it was late: the peer has the answer, and may ask for as many as before.
+#[test]
+fn a_read_that_comes_again_does_not_count_against_the_limit() {
+    for again in [&[0][..], &[1], &[0, 1]] {
+        let mut rig = Rig::new();
+        rig.memory.register(7, 0, bytes(600));
+        for psn in 0..2 {
+            rig.read(psn, 0, 7, 10);
+            assert_eq!(rig.short(IN), [(Opcode::ReadResponseOnly, psn)]);
+        }
+        for psn in again {
+            rig.read(*psn, 0, 7, 10);
+        }
+        rig.read(2, 0, 7, 10);
+        let sent = rig.short(IN);
+        // The oldest makes room for the new one, and is not answered again.
+        let expected = again.iter().chain(&[2]).filter(|psn| **psn != 0);
+        assert!(sent.iter().copied().eq(expected.map(|psn| (Opcode::ReadResponseOnly, *psn))), "{again:?}: {sent:?}");
+        assert_eq!(rig.failure(), None, "{again:?}");
+    }
+}
+
+#[test]
+fn a_read_request_with_data_is_an_invalid_request() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0, bytes(600));
+    rig.feed(Opcode::ReadRequest, 0, reth(0, 7, 10), &[0; 4]);
+    assert_eq!(rig.take().expect("a NAK").syndrome(), 0x61);
 }
 
 #[test]
@@ -458,6 +572,35 @@ fn a_packet_of_another_sender_is_dropped() {
     rig.feed_from(Opcode::SendOnly, roce::psn::Psn::new(IN), NONE, b"x", [10, 0, 0, 3].into());
     assert!(rig.take().is_none());
     assert_eq!((rig.counters.unknown_source, rig.memory.received.len()), (1, 0));
+}
+
+#[test]
+fn the_answer_to_an_atomic_is_one_to_nothing() {
+    let mut rig = Rig::new();
+    let aeth = Some(roce::wire::Aeth { syndrome: 0x1F, msn: roce::wire::U24::new(0) });
+    rig.feed(Opcode::AtomicAcknowledge, 0, Extended { aeth, ..NONE }, &[0; 8]);
+    assert!(rig.take().is_none());
+    assert_eq!((rig.counters.ghosts, rig.failure()), (1, None));
+}
+
+#[test]
+fn a_datagram_is_not_for_a_connected_queue_pair() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 16);
+    rig.feed(Opcode::UdSendOnly, 0, Extended { deth: Some(roce::wire::Deth::new(5, 1)), ..NONE }, b"data");
+    assert!(rig.take().is_none());
+    assert_eq!((rig.counters.unknown_queue_pair, rig.memory.received.len()), (1, 0));
+}
+
+#[test]
+fn a_queue_pair_has_heard_of_its_peer_when_a_request_has_come_in_order() {
+    let mut rig = Rig::new();
+    rig.memory.post_receive(1, 16);
+    assert!(!rig.qp.has_heard());
+    rig.send_only(1, b"ahead");
+    assert!(!rig.qp.has_heard(), "it may be of an earlier connection");
+    rig.send_only(0, b"first");
+    assert!(rig.qp.has_heard());
 }
 
 #[test]

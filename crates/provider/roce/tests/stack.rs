@@ -6,8 +6,9 @@ mod common;
 
 use common::world::{Side, World};
 use roce::{
-    Counters, FRAME,
-    qp::Work,
+    Counters, FRAME, Failure, NETWORKS, Network,
+    cm::{CallError, EventKind},
+    qp::{Sizes, Work},
     wire::{Bth, Deth, Envelope, Ethernet, Extended, Opcode, Packet, cm, ethernet::ethertype},
 };
 
@@ -308,4 +309,104 @@ fn who_stops_in_the_middle_of_a_turn_finds_the_deadline_of_what_has_gone() {
     let again = world.sent[since..].iter().find_map(|(_, _, frame)| Envelope::parse(frame).ok()).expect("a packet");
     assert_eq!(again.1.bth.psn, sent[0], "from the first one on");
     assert!(world.sides[0].stack.deadline().is_some_and(|next| next > deadline), "and waited for again");
+}
+
+#[test]
+fn frames_packets_and_their_bytes_are_counted() {
+    let mut world = World::new(8);
+    let ends = world.connect(true);
+    world.sides[1].memory.post_receive(1, 64);
+    assert!(world.post(0, ends[0].1, 1, SEND, b"counted".to_vec()));
+    world.run(1000);
+    for side in 0..2 {
+        let sent: Vec<_> = world.sent.iter().filter(|(_, from, _)| *from == side).map(|(_, _, frame)| frame).collect();
+        let packets: Vec<_> = sent.iter().filter(|frame| Envelope::parse(frame).is_ok()).collect();
+        let octets: usize = packets.iter().map(|frame| frame.len()).sum();
+        assert!(packets.len() < sent.len(), "neighbour discovery is not counted as packets");
+        let (ours, others) = (world.sides[side].stack.counters(), world.sides[1 - side].stack.counters());
+        let expected = (sent.len() as u64, packets.len() as u64, octets as u64);
+        assert_eq!((ours.frames_sent, ours.packets_sent, ours.octets_sent), expected);
+        assert_eq!((others.frames_received, others.packets_received, others.octets_received), expected);
+    }
+    assert_eq!(world.sides[1].stack.counters().acks_sent, 1);
+}
+
+#[test]
+fn what_is_no_frame_of_this_stack_is_counted_by_its_reason() {
+    let (mut world, frame) = send_on_its_way();
+    let before = *world.sides[1].stack.counters();
+    // An opcode that is none; another protocol in IPv4; nothing but an Ethernet header.
+    let (mut opcode, mut protocol) = (frame.clone(), frame.clone());
+    opcode[42] = 0x7F;
+    (protocol[23], protocol[25]) = (6, protocol[25].wrapping_add(11));
+    for frame in [&opcode, &protocol, &frame[..14]] {
+        world.inject(1, frame);
+    }
+    let after = *world.sides[1].stack.counters();
+    let expected = Counters {
+        frames_received: before.frames_received + 3,
+        malformed: before.malformed + 1,
+        not_for_us: before.not_for_us + 2,
+        ..before
+    };
+    assert_eq!(after, expected);
+}
+
+#[test]
+fn a_queue_pair_that_is_destroyed_completes_all_of_its_requests() {
+    let mut world = World::new(9);
+    let [(_, _), (asked, _)] = world.connect(false);
+    let sizes = Sizes { send_depth: 200, ..common::world::sizes() };
+    let qp = world.sides[0].stack.create_queue_pair(sizes).expect("memory").expect("a place");
+    let (local, remote) = World::addresses(false);
+    let connect = roce::cm::Connect { qp, local, remote, private: b"", limits: common::world::LIMITS };
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    let connection = stack.connect(world.now, &connect, memory).expect("it begins");
+    let second = world.wait_event(1, |kind| *kind == EventKind::Requested).connection;
+    assert_ne!(second, asked);
+    world.accept(second, b"");
+    world.wait_event(0, |kind| *kind == EventKind::Connected(Ok(())));
+    world.complete_connect(connection);
+    world.deaf[1] = true;
+    for context in 0..200 {
+        assert!(world.post(0, qp, context, SEND, Vec::new()));
+    }
+    world.flush();
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    stack.destroy_queue_pair(world.now, qp, memory);
+    let flushed: Vec<_> = (0..200).map(|context| (context, Err(Failure::Flushed))).collect();
+    assert_eq!(world.sides[0].memory.outcomes(), flushed);
+    assert!(world.sides[0].stack.queue_pair(qp).is_none());
+}
+
+#[test]
+fn a_flush_ends_requests_and_the_connection() {
+    let mut world = World::new(10);
+    let ends = world.connect(false);
+    world.deaf[1] = true;
+    assert!(world.post(0, ends[0].1, 1, SEND, b"unheard".to_vec()));
+    world.flush();
+    let Side { stack, memory, .. } = &mut world.sides[0];
+    stack.flush(world.now, ends[0].1, memory);
+    assert_eq!(memory.outcomes(), [(1, Err(Failure::Flushed))]);
+    assert!(stack.has_event(), "the connection is over");
+    world.wait_event(0, |kind| matches!(kind, EventKind::Disconnected(_)));
+    assert!(!world.sides[0].stack.has_event());
+    assert!(!world.post(0, ends[0].1, 2, SEND, b"too late".to_vec()));
+}
+
+#[test]
+fn an_interface_hears_what_is_for_its_addresses_of_now() {
+    let mut world = World::new(11);
+    let ends = world.connect(false);
+    let network = |last| Network { address: [10, 0, 0, last].into(), prefix: 24 };
+    let stack = &mut world.sides[1].stack;
+    assert_eq!(stack.set_networks(&[network(3); NETWORKS + 1]), Err(CallError::NoRoom));
+    assert_eq!(stack.set_networks(&[network(3)]), Ok(()));
+    let before = stack.counters().not_for_us;
+    assert!(world.post(0, ends[0].1, 1, SEND, b"for nobody".to_vec()));
+    world.run(1000);
+    assert_eq!(world.sides[1].stack.counters().not_for_us, before + 1);
+    assert_eq!(world.sides[1].stack.counters().rnr_naks_received, 0);
+    assert!(world.sides[0].memory.completed.is_empty(), "no answer");
 }

@@ -10,8 +10,15 @@ use xshell::cmd;
 use crate::context::{Context, absolute, executables, have, llvm_version};
 use lines::{Known, Lines};
 
+/// The crates whose lines are looked at.
+const CRATES: [&str; 6] =
+    ["provider/engine", "provider/provider", "provider/fallible", "provider/roce", "provider/crc32", "drivers/cable"];
+
+/// Crates whose own tests are run, all of them: the wire, and what has no other tests.
+const WITH_TESTS: [&str; 4] = ["fallible", "roce", "crc32", "cable"];
+
 /// The tests of the rules, the user-mode interface and the drivers.
-const TESTS: [&str; 22] = [
+const TESTS: [&str; 24] = [
     "cq_rules",
     "qp_rules",
     "memory",
@@ -34,14 +41,16 @@ const TESTS: [&str; 22] = [
     "drivers",
     "nic",
     "slab",
+    "wire",
+    "wire_engine",
 ];
 
 /// The list of lines that no test runs, with reasons.
 const LIST: &str = "tests-host/uncovered.toml";
 
-/// Finds the lines of engine and provider that no test runs
+/// Finds the lines of engine, provider and wire that no test runs
 ///
-/// Runs random programs against the oracle, the suite under both engines, wrong providers, and the tests of the rules, the user-mode
+/// Runs random programs against the oracle, the suite under both engines, wrong providers, and the tests of the rules, the wire, the user-mode
 /// interface and the drivers. tests-host/uncovered.toml has the reason for each line that was not run. Fails and names the line where the
 /// two disagree: a line that was not run and has no reason, or a reason whose line was run or is gone. Ten minutes.
 ///
@@ -79,8 +88,7 @@ impl Coverage {
         // where the compiler has inlined the function everywhere.
         let mut lines = Lines::default();
         for program in &programs {
-            let (cov, sources) =
-                (tool("llvm-cov"), ["engine", "provider"].map(|name| absolute(&format!("crates/provider/{name}/src"))));
+            let (cov, sources) = (tool("llvm-cov"), CRATES.map(|folder| absolute(&format!("crates/{folder}/src"))));
             let export =
                 cmd!(sh, "{cov} export --format=lcov --instr-profile {merged} {program} --sources {sources...}");
             lines.add(&export.quiet().ignore_stderr().read()?)?;
@@ -110,7 +118,12 @@ impl Coverage {
         }
         if !self.short {
             let tests = TESTS.map(|test| format!("--test={test}"));
-            let tests = executables(cmd!(sh, "cargo test --quiet --target-dir {folder} --no-run {tests...}"))?;
+            let mut tests = executables(cmd!(sh, "cargo test --quiet --target-dir {folder} --no-run {tests...}"))?;
+            let packages = WITH_TESTS.map(|package| format!("--package={package}"));
+            tests.extend(executables(cmd!(
+                sh,
+                "cargo test --quiet --target-dir {folder} --no-run --tests {packages...}"
+            ))?);
             for test in &tests {
                 let output = cmd!(sh, "{test} --quiet").quiet().ignore_status().output()?;
                 let said = String::from_utf8_lossy(&output.stdout);

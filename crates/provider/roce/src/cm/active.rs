@@ -121,7 +121,6 @@ impl Manager {
             asked_again: false,
             doubted: false,
             disconnecting: false,
-            ended: false,
             closed: false,
         };
         connection.message = Mad::new(Attribute::Req, transaction, &self.build_req(context, &connection, data));

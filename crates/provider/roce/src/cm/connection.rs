@@ -95,8 +95,6 @@ pub struct Connection {
     pub doubted: bool,
     /// The consumer waits for the end of its disconnect.
     pub disconnecting: bool,
-    /// How it ended, before the consumer disconnected.
-    pub ended: bool,
     /// The consumer has closed it: nobody is told anything.
     pub closed: bool,
 }

@@ -42,7 +42,7 @@ impl Manager {
             }
             // The peer is being told that the queue pair has failed: this waits for its answer too.
             State::DisconnectSent => connection.disconnecting = true,
-            State::Over if connection.ended => {
+            State::Over => {
                 connection.disconnecting = true;
                 let qp = connection.qp;
                 Self::stop(context, qp, Failure::Flushed);
@@ -121,7 +121,6 @@ impl Manager {
     /// An established connection is lost: the peer is told that it is.
     pub(super) fn lose<A: Adapter>(&mut self, context: &mut Context<'_, A>, id: u32, failure: Failure, ending: Ending) {
         let Some(connection) = self.get_mut(id) else { return };
-        connection.ended = true;
         let qp = connection.qp;
         Self::stop(context, qp, failure);
         self.tell(id, EventKind::Disconnected(ending));
@@ -133,7 +132,7 @@ impl Manager {
         let Some(connection) = self.get_mut(id) else { return };
         match connection.state {
             State::Established => {
-                (connection.state, connection.deadline, connection.ended) = (State::Over, None, true);
+                (connection.state, connection.deadline) = (State::Over, None);
                 let (qp, closed) = (connection.qp, connection.closed);
                 // No answer will come to what is outstanding.
                 Self::stop(context, qp, Failure::Disconnected);
@@ -158,7 +157,7 @@ impl Manager {
         outcome: Result<(), Refusal>,
     ) {
         let Some(connection) = self.get_mut(id) else { return };
-        (connection.state, connection.deadline, connection.ended) = (State::Over, None, true);
+        (connection.state, connection.deadline) = (State::Over, None);
         let (qp, closed, waits) = (connection.qp, connection.closed, connection.disconnecting);
         Self::stop(context, qp, Failure::Flushed);
         if waits {

@@ -501,7 +501,7 @@ impl Manager {
             // The consumer has not decided yet: it learns when it does.
             _ => None,
         };
-        (connection.state, connection.deadline, connection.ended) = (State::Over, None, true);
+        (connection.state, connection.deadline) = (State::Over, None);
         let (qp, closed) = (connection.qp, connection.closed);
         // One that never was connected may be used again.
         if let Some(entry) = context.qps.get_mut(qp).filter(|entry| entry.connection == id) {
@@ -517,6 +517,22 @@ impl Manager {
         }
         if closed {
             self.remove(context, id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Manager, Room, Times};
+
+    #[test]
+    fn ids_have_31_bits_and_never_the_generation_zero() {
+        let room = Room { connections: 2, half_open: 1, listeners: 1 };
+        let mut manager = Manager::new(room, Times::default(), 1).expect("memory");
+        // One bit is the place, and thirty are the generation, which goes round behind the last one.
+        for (generation, id) in [(0, 2), (5, 12), ((1 << 30) - 2, (1 << 31) - 2), ((1 << 30) - 1, 2)] {
+            manager.slots[0].generation = generation;
+            assert_eq!(manager.free_slot(), Some((0, id)), "after {generation:#x}");
         }
     }
 }

@@ -156,7 +156,6 @@ impl Manager {
             asked_again: false,
             doubted: false,
             disconnecting: false,
-            ended: false,
             closed: false,
         };
         connection.keep(&req.private.consumer);

@@ -114,7 +114,7 @@ impl QueuePair {
             number,
             sizes,
             link: None,
-            requester: Requester::new(sizes.send_depth, sizes.inline_bytes, sizes.window.max(1))?,
+            requester: Requester::new(sizes.send_depth, sizes.inline_bytes, sizes.window)?,
             responder: Responder::new(sizes.inbound_reads)?,
             ahead: 0,
             state: State::Idle,

@@ -32,7 +32,7 @@ const READ_PACKETS: u32 = 16;
 const ACK_EACH: u32 = 32;
 /// Messages of one packet that follow each other ask for one ACK for so many of them at most.
 const ACK_SHORT: u32 = 16;
-/// Packets of a connection that may be outstanding: a quarter of the numbers.
+/// Packets of a connection that may be outstanding, however large the window may be: a quarter of the numbers.
 const OUTSTANDING: u32 = 1 << 22;
 /// For longer than this, in microseconds, no receive is waited for, however many retries there are (RoCEv2 0.5).
 const RNR_LIMIT: u64 = 60_000_000;
@@ -88,7 +88,7 @@ pub struct Requester {
     slots: Bounded<Slot>,
     inline: Box<[u8]>,
     inline_each: usize,
-    /// Requests ever posted: the place of the next one's inline data.
+    /// Requests ever posted, modulo the depth: the place of the next one's inline data.
     posted: usize,
     /// Slots that are finished.
     acked: usize,
@@ -141,7 +141,7 @@ impl Requester {
             end: Psn::default(),
             unasked: 0,
             reads: 0,
-            window: Window::new(window),
+            window: Window::new(window.clamp(1, OUTSTANDING)),
             retries: 0,
             rnr_retries: 0,
             rnr_until: None,
@@ -171,18 +171,14 @@ impl Requester {
         if matches!(request.work, Work::Read { .. }) && link.outbound_reads == 0 {
             return Err(PostError::NoReads);
         }
-        let place = self.posted % self.depth().max(1) * self.inline_each;
+        let place = self.posted * self.inline_each;
         let slot = Slot { request, inline: inline.map(|_| place), first: Psn::default(), packets: 0, failure: None };
         self.slots.push(slot).map_err(|_| PostError::Full)?;
-        self.posted = self.posted.wrapping_add(1) % self.depth().max(1);
+        self.posted = (self.posted + 1) % self.slots.capacity();
         if let Some(data) = inline {
             self.inline[place..][..data.len()].copy_from_slice(data);
         }
         Ok(())
-    }
-
-    fn depth(&self) -> usize {
-        self.slots.capacity()
     }
 
     /// Requests that have not completed.
@@ -288,8 +284,7 @@ impl Requester {
         let waits_for_reads = slot.request.flags.read_fence
             && (self.acked..self.at).any(|index| self.slots.get(index).is_some_and(Slot::is_read));
         let too_many_reads = slot.is_read() && self.reads >= u32::from(link.outbound_reads);
-        let numbers = self.at < self.started || self.end.since(self.una) < OUTSTANDING;
-        flight < self.window.packets() && numbers && !waits_for_reads && !too_many_reads
+        flight < self.window.packets() && !waits_for_reads && !too_many_reads
     }
 
     /// Gives the slot its packets.
@@ -323,10 +318,9 @@ impl Requester {
         if slot.packets > 1 || self.recovering || self.unasked + 1 >= asks_each {
             return false;
         }
-        let numbers = self.end.since(self.una) + 1 < OUTSTANDING;
         self.slots.get(self.at + 1).is_some_and(|next| {
             let is_short = next.request.length <= link.mtu.bytes();
-            numbers && is_short && !next.is_read() && !next.request.flags.read_fence && next.failure.is_none()
+            is_short && !next.is_read() && !next.request.flags.read_fence && next.failure.is_none()
         })
     }
 
@@ -397,7 +391,7 @@ impl Requester {
         Ok((end - index, emitted?))
     }
 
-    /// An answer of the responder.
+    /// An answer of the responder. None comes here once a request has failed: its queue pair takes no packets then.
     pub fn receive(
         &mut self,
         now: u64,
@@ -407,13 +401,11 @@ impl Requester {
         counters: &mut Counters,
     ) {
         let psn = packet.bth.psn;
-        if self.failed.is_some() {
-            counters.wrong_state += 1;
-            return;
-        }
+        // From the packet on that it has refused, the responder answers nothing.
+        let high = self.refused.map_or(self.high, |(refused, _)| refused);
         let Some(Aeth { syndrome, .. }) = packet.extended.aeth.filter(|_| packet.bth.opcode == Opcode::Acknowledge)
         else {
-            if psn.is_in(self.una, self.high) {
+            if psn.is_in(self.una, high) {
                 self.response(now, link, packet, adapter, counters);
             } else {
                 counters.ghosts += 1;
@@ -422,7 +414,7 @@ impl Requester {
         };
         let syndrome = Syndrome::from_byte(syndrome);
         // A NAK 0x60 may name the packet that comes next.
-        let end = if syndrome == Syndrome::Nak(Nak::Sequence) { self.high.plus(1) } else { self.high };
+        let end = if syndrome == Syndrome::Nak(Nak::Sequence) { high.plus(1) } else { high };
         if !psn.is_in(self.una, end) {
             counters.ghosts += 1;
             return;
@@ -475,8 +467,7 @@ impl Requester {
             self.answer_missing(now, link, psn, counters);
             return;
         }
-        let Some(slot) = self.slots.get(self.acked).copied().filter(|slot| slot.is_read() && self.acked < self.started)
-        else {
+        let Some(slot) = self.slots.get(self.acked).copied().filter(Slot::is_read) else {
             counters.ghosts += 1;
             return;
         };
@@ -501,6 +492,10 @@ impl Requester {
         self.una = psn.plus(1);
         self.progress(link, 1, Some(now));
         self.settle();
+        if let Some((before, _)) = self.refused {
+            // What the READ was in the way of has succeeded too.
+            let _ = self.advance(now, link, before);
+        }
     }
 
     /// All packets before `end` are acknowledged, but READs whose data has not come.
@@ -513,7 +508,7 @@ impl Requester {
         let mut outcome = Ok(());
         while self.una != end {
             self.settle();
-            let Some(slot) = self.slots.get(self.acked).filter(|_| self.acked < self.started) else { break };
+            let Some(slot) = self.slots.get(self.acked) else { break };
             if slot.is_read() {
                 outcome = Err(Missing);
                 break;
@@ -537,19 +532,12 @@ impl Requester {
         // What is ahead of all that had come then is missing for a reason of its own.
         self.stale = self.stale.filter(|stale| self.una.is_before(stale.end));
         if self.next.is_before(self.una) {
-            // Sent before going back, and arrived after all.
+            // Sent before going back, and arrived after all. The slot is the oldest that is not finished, still or when that is settled.
             self.next = self.una;
-            self.at = self.slot_of(self.next);
         }
         // What has failed waits for nothing any more.
         let waits = self.una != self.next && self.failed.is_none();
         self.deadline = now.filter(|_| waits).and_then(|now| Some(now + link.ack_timeout?));
-    }
-
-    /// The slot with this packet, which has been sent or goes out next.
-    fn slot_of(&self, psn: Psn) -> usize {
-        let holds = |slot: &Slot| psn.since(slot.first) < slot.packets;
-        (self.acked..self.started).find(|index| self.slots.get(*index).is_some_and(holds)).unwrap_or(self.started)
     }
 
     /// Slots whose last packet is acknowledged are finished. A slot that has failed fails when it is the oldest.
@@ -566,14 +554,9 @@ impl Requester {
             self.at = self.at.max(self.acked);
         }
         if let Some((psn, failure)) = self.refused
-            && self.acked < self.started
-            && let Some(slot) = self.slots.get(self.acked)
-            && psn.since(slot.first) < slot.packets
+            && psn == self.una
         {
-            let is_next = !slot.is_read() || psn == self.una;
-            if is_next {
-                self.fail(failure);
-            }
+            self.fail(failure);
         }
     }
 

@@ -381,7 +381,9 @@ impl Responder {
         let Reth { address, key, length } = packet.extended.reth.ok_or(INVALID)?;
         let (address, key, length) = (address.get(), key.get(), length.get());
         let most = usize::from(link.inbound_reads);
-        let unanswered = self.reads.iter().filter(|read| !read.is_answered()).count();
+        // One that was answered and is being answered again does not count: the peer may have asked late, or the network doubled it, and have
+        // the answer.
+        let unanswered = self.reads.iter().filter(|read| !read.was_answered()).count();
         if unanswered >= most || length > LONGEST || !packet.payload.is_empty() {
             return Err(INVALID);
         }

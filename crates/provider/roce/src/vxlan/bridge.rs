@@ -202,7 +202,9 @@ mod tests {
     }
 
     fn bridge() -> Bridge {
-        Bridge::new(7, &peers(), None).expect("memory")
+        let bridge = Bridge::new(7, &peers(), None).expect("memory");
+        assert_eq!((bridge.vni(), bridge.peers()), (7, &peers()[..]));
+        bridge
     }
 
     fn head(vni: u32, from: Mac) -> [u8; HEAD] {
@@ -262,6 +264,19 @@ mod tests {
         }
         let known = (0..10_000).filter(|number| bridge.way(10_000, station(*number)).len() == 1).count();
         assert!((STATIONS / 2..=STATIONS).contains(&known), "{known}");
+    }
+
+    #[test]
+    fn the_stations_of_one_vendor_are_spread_over_all_rows() {
+        let mut used = [0_u32; STATIONS / WAYS];
+        for number in 0..4096_u32 {
+            let [_, _, high, low] = number.to_be_bytes();
+            let row = row_of([2, 0x4E, 0x44, 0, high, low]);
+            assert_eq!((row.len(), row.start % WAYS), (WAYS, 0));
+            used[row.start / WAYS] += 1;
+        }
+        // Sixteen for each row, more or less.
+        assert!(used.iter().all(|stations| (4..=48).contains(stations)), "{used:?}");
     }
 
     #[test]

@@ -113,3 +113,32 @@ impl Bth {
         zerocopy::transmute!(raw)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Bth, Opcode, Psn};
+
+    #[test]
+    fn every_field_has_its_place() {
+        let none = Bth { migrated: false, p_key: 0, ..Bth::new(Opcode::SendOnly, 0, Psn::new(0)) };
+        let cases = [
+            (none, [4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            (Bth { solicited: true, ..none }, [4, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            (Bth { migrated: true, ..none }, [4, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            (Bth { pad: 3, ..none }, [4, 0x30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            (Bth { p_key: 0x1234, ..none }, [4, 0, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0]),
+            (Bth { fecn: true, ..none }, [4, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0]),
+            (Bth { becn: true, ..none }, [4, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0]),
+            (Bth { destination: 0x12_3456, ..none }, [4, 0, 0, 0, 0, 0x12, 0x34, 0x56, 0, 0, 0, 0]),
+            (Bth { acknowledge: true, ..none }, [4, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0]),
+            (Bth { psn: Psn::new(0x65_4321), ..none }, [4, 0, 0, 0, 0, 0, 0, 0, 0, 0x65, 0x43, 0x21]),
+        ];
+        for (header, bytes) in cases {
+            assert_eq!(header.to_bytes(), bytes, "{header:?}");
+            assert_eq!(Bth::parse(&bytes), Some((header, &[][..])));
+        }
+        for version in 1..16 {
+            assert_eq!(Bth::parse(&[4, version, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None, "version {version}");
+        }
+    }
+}

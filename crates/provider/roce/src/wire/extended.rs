@@ -138,3 +138,22 @@ impl Extended {
         length
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Aeth, Extended, Opcode, U24};
+
+    #[test]
+    fn the_headers_of_atomics_are_passed_over() {
+        let mut bytes = [0; 30];
+        bytes.iter_mut().zip(0..).for_each(|(byte, index)| *byte = index);
+        for opcode in [Opcode::CompareSwap, Opcode::FetchAdd] {
+            assert_eq!(Extended::parse(opcode, &bytes), Some((Extended::default(), &[28, 29][..])));
+            assert_eq!(Extended::parse(opcode, &bytes[..27]), None, "too short");
+        }
+        let aeth = Some(Aeth { syndrome: 0, msn: U24::new(0x01_0203) });
+        let answer = Extended { aeth, ..Extended::default() };
+        assert_eq!(Extended::parse(Opcode::AtomicAcknowledge, &bytes[..14]), Some((answer, &[12, 13][..])));
+        assert_eq!(Extended::parse(Opcode::AtomicAcknowledge, &bytes[..11]), None, "too short");
+    }
+}

@@ -111,3 +111,29 @@ fn sum<const BYTES: usize>(headers: &[u8; BYTES], ones: &[u8; BYTES], rest: &[u8
     }
     crc32::update(crc32::update(0, &bytes), rest).to_le_bytes()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{V4_HEADERS, V4_MASKED, V6_HEADERS, V6_MASKED, ip, ones};
+
+    /// The places of bytes that are all ones, counted from the IP header on; the eight before it are.
+    fn places(ones: &[u8]) -> impl Iterator<Item = usize> {
+        let (prefix, headers) = ones.split_at(8);
+        assert_eq!(prefix, [0xFF; 8]);
+        headers.iter().enumerate().filter(|(_, byte)| **byte == 0xFF).map(|(place, _)| place)
+    }
+
+    #[test]
+    fn what_routers_change_counts_as_ones() {
+        let v4: [u8; 8 + V4_HEADERS] = ones(ip::V4, V4_MASKED, 0);
+        // TOS, TTL, checksum; that of UDP; the byte of FECN and BECN.
+        assert!(places(&v4).eq([1, 8, 10, 11, 26, 27, 32]));
+        let v6: [u8; 8 + V6_HEADERS] = ones(ip::V6, V6_MASKED, 0x0F);
+        assert!(places(&v6).eq([1, 2, 3, 7, 46, 47, 52]));
+        assert_eq!((v4[8], v6[8]), (0, 0x0F), "the version counts as it is");
+        assert_eq!(
+            (v4.iter().filter(|byte| **byte != 0).count(), v6.iter().filter(|byte| **byte != 0).count()),
+            (15, 16)
+        );
+    }
+}

@@ -190,3 +190,64 @@ fn checksum(header: &[u8]) -> u16 {
     let [_, _, high, low] = ((folded & 0xFFFF) + (folded >> 16)).to_be_bytes();
     !u16::from_be_bytes([high, low])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V4_HEADER: Ip = Ip {
+        source: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+        destination: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
+        traffic_class: 0xA5,
+        hop_limit: 64,
+        protocol: protocol::UDP,
+        label: 0x5678,
+    };
+
+    /// A header without a payload in which bytes have been changed, and whose checksum is right.
+    fn changed(change: impl FnOnce(&mut [u8; V4])) -> [u8; V4] {
+        let mut bytes = [0; V4];
+        assert_eq!(V4_HEADER.emit(&mut bytes, 0), V4);
+        change(&mut bytes);
+        bytes[10..12].fill(0);
+        let sum = checksum(&bytes);
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn ipv4_is_taken_whole_and_without_options() {
+        let parse = |bytes: &[u8; V4]| Ip::parse(ethertype::IPV4, bytes).map(|(header, _)| header);
+        assert_eq!(parse(&changed(|_| ())), Some(V4_HEADER));
+        assert_eq!(parse(&changed(|bytes| bytes[6] = 0)), Some(V4_HEADER), "it might be cut, and was not");
+        assert_eq!(parse(&changed(|bytes| bytes[0] = 0x46)), None, "options");
+        assert_eq!(parse(&changed(|bytes| bytes[0] = 0x65)), None, "another version");
+        assert_eq!(parse(&changed(|bytes| bytes[6] = 0x20)), None, "more fragments");
+        assert_eq!(parse(&changed(|bytes| bytes[7] = 1)), None, "not the first fragment");
+        let mut wrong = changed(|_| ());
+        wrong[11] ^= 1;
+        assert_eq!(parse(&wrong), None, "the checksum");
+    }
+
+    #[test]
+    fn ipv6_has_its_class_and_label_beside_the_version() {
+        let [source, destination] = [1, 2].map(|last| IpAddr::from([0xFD00, 0, 0, 0, 0, 0, 0, last]));
+        let header = Ip { source, destination, label: 0x1_2345, ..V4_HEADER };
+        let mut bytes = [0; V6];
+        assert_eq!(header.emit(&mut bytes, 0), V6);
+        assert_eq!(bytes[..8], [0x6A, 0x51, 0x23, 0x45, 0, 0, 17, 64]);
+        assert_eq!(Ip::parse(ethertype::IPV6, &bytes), Some((header, &[][..])));
+        bytes[0] = 0x4A;
+        assert_eq!(Ip::parse(ethertype::IPV6, &bytes), None, "another version");
+    }
+
+    #[test]
+    fn what_a_folding_carries_is_folded_again() {
+        assert_eq!(checksum(&[0; 20]), 0xFFFF);
+        // 0xFFFF four times is 0x3FFFC: 0xFFFC and 3.
+        assert_eq!(checksum(&[0xFF; 8]), 0);
+        // 0xFFFF and 1 and 0xFFFF and 2 are 0x20001: 3. With 0xFFFD more it is 0x2FFFE: 0x10000, and that is 1.
+        assert_eq!(checksum(&[0xFF, 0xFF, 0, 1, 0xFF, 0xFF, 0, 2]), !3);
+        assert_eq!(checksum(&[0xFF, 0xFF, 0, 1, 0xFF, 0xFF, 0, 2, 0xFF, 0xFD]), !1);
+    }
+}

@@ -30,13 +30,6 @@ impl<'bytes> Packet<'bytes> {
         Some(Self { bth, extended, payload })
     }
 
-    /// Bytes of the packet with pad and ICRC.
-    #[must_use]
-    pub fn length(&self) -> usize {
-        let mut headers = [0; super::extended::MOST];
-        bth::LENGTH + self.extended.emit(&mut headers) + self.payload.len() + usize::from(self.bth.pad) + ICRC
-    }
-
     /// Writes the packet to the front of `bytes`, which has room for it, with zeros for the ICRC. Returns its length.
     pub fn emit(&self, bytes: &mut [u8]) -> usize {
         let payload = emit_headers(&self.bth, &self.extended, bytes);

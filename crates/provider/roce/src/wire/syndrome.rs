@@ -57,3 +57,31 @@ impl Syndrome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Nak, Syndrome};
+
+    #[test]
+    fn every_byte_has_its_meaning() {
+        for low in 0..32 {
+            assert_eq!(Syndrome::from_byte(low), Syndrome::Ack);
+            assert_eq!(Syndrome::from_byte(0x20 + low), Syndrome::RnrNak(low));
+            assert_eq!(Syndrome::RnrNak(low).to_byte(), 0x20 + low);
+            assert_eq!(Syndrome::from_byte(0x40 + low), Syndrome::Reserved);
+            for high in [0x80, 0xA0, 0xC0, 0xE0] {
+                assert_eq!(Syndrome::from_byte(high + low), Syndrome::Reserved);
+            }
+        }
+        let naks = [Nak::Sequence, Nak::InvalidRequest, Nak::RemoteAccess, Nak::RemoteOperation];
+        for (byte, nak) in (0x60..).zip(naks) {
+            assert_eq!(Syndrome::from_byte(byte), Syndrome::Nak(nak));
+            assert_eq!(Syndrome::Nak(nak).to_byte(), byte);
+        }
+        assert!((0x64..0x80).all(|byte| Syndrome::from_byte(byte) == Syndrome::Reserved));
+        assert_eq!(
+            (Syndrome::Ack.to_byte(), Syndrome::from_byte(Syndrome::Reserved.to_byte())),
+            (0x1F, Syndrome::Reserved)
+        );
+    }
+}
