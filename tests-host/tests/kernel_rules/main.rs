@@ -5,6 +5,7 @@
 extern crate wdk_bindings as wdk_sys;
 
 mod contracts;
+mod creates;
 mod devices;
 mod files;
 mod framework;

@@ -551,7 +551,8 @@ impl State {
         if status == STATUS_PENDING {
             bug_check(Rule::RequestInformation, format_args!("a request is completed with STATUS_PENDING"));
         }
-        if information > request.room() {
+        // Of a file that is created it says how.
+        if request.asks != Asks::Create && information > request.room() {
             let room = request.room();
             bug_check(
                 Rule::RequestInformation,
