@@ -17,7 +17,11 @@ use serde_json::Value;
 
 use crate::source::{Enumeration, Layout, Prototype, Source};
 
+mod simulated;
 mod source;
+#[path = "../sources/mod.rs"]
+#[allow(dead_code, reason = "what is not about code is not used here")]
+mod sources;
 
 /// Names that only the crate has, with the reason.
 const ONLY_HERE: &[(&str, &[&str])] = &[
