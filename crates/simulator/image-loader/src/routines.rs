@@ -119,6 +119,7 @@ macro_rules! with_routines {
                 IoBuildSynchronousFsdRequest
                 IoCancelIrp
                 IoCreateDevice
+                IoCreateDeviceSecure
                 IoCreateSymbolicLink
                 IoCsqInitialize
                 IoCsqInitializeEx
@@ -142,6 +143,8 @@ macro_rules! with_routines {
                 IoInitializeRemoveLockEx
                 IoInitializeTimer
                 IoIs32bitProcess
+                IoIsWdmVersionAvailable
+                IoOpenDeviceRegistryKey
                 IoQueueWorkItem
                 IoQueueWorkItemEx
                 IoRegisterDeviceInterface
@@ -152,11 +155,16 @@ macro_rules! with_routines {
                 IoReleaseRemoveLockEx
                 IoReuseIrp
                 IoSetDeviceInterfaceState
+                IoSetStartIoAttributes
+                IoStartNextPacket
+                IoStartNextPacketByKey
+                IoStartPacket
                 IoStartTimer
                 IoStopTimer
                 IoUnregisterPlugPlayNotification
                 IoUnregisterPlugPlayNotificationEx
                 IoUnregisterShutdownNotification
+                IoValidateDeviceIoControlAccess
                 IoWMIDeviceObjectToProviderId
                 IoWMIOpenBlock
                 IoWMIRegistrationControl
@@ -185,6 +193,7 @@ macro_rules! with_routines {
                 KeGetCurrentThread
                 KeGetProcessorIndexFromNumber
                 KeGetProcessorNumberFromIndex
+                KeInitializeDeviceQueue
                 KeInitializeDpc
                 KeInitializeEvent
                 KeInitializeGuardedMutex
@@ -194,6 +203,8 @@ macro_rules! with_routines {
                 KeInitializeThreadedDpc
                 KeInitializeTimer
                 KeInitializeTimerEx
+                KeInsertByKeyDeviceQueue
+                KeInsertDeviceQueue
                 KeInsertQueueDpc
                 KeLeaveCriticalRegion
                 KeLowerIrql
@@ -204,9 +215,12 @@ macro_rules! with_routines {
                 KeQueryGroupAffinity
                 KeQueryHighestNodeNumber
                 KeQueryInterruptTimePrecise
+                KeQueryMaximumGroupCount
                 KeQueryMaximumProcessorCount
                 KeQueryMaximumProcessorCountEx
                 KeQueryNodeActiveAffinity
+                KeQueryNodeActiveAffinity2
+                KeQueryNodeMaximumProcessorCount
                 KeQueryPerformanceCounter
                 KeQueryPriorityThread
                 KeQuerySystemTimePrecise
@@ -225,6 +239,10 @@ macro_rules! with_routines {
                 KeReleaseSemaphore
                 KeReleaseSpinLock
                 KeReleaseSpinLockFromDpcLevel
+                KeRemoveByKeyDeviceQueue
+                KeRemoveByKeyDeviceQueueIfBusy
+                KeRemoveDeviceQueue
+                KeRemoveEntryDeviceQueue
                 KeRemoveQueueDpc
                 KeResetEvent
                 KeRevertToUserAffinityThread
@@ -249,12 +267,16 @@ macro_rules! with_routines {
                 KeWaitForSingleObject
                 KfRaiseIrql
                 MmAllocateContiguousMemory
+                MmAllocateContiguousMemorySpecifyCache
+                MmAllocateContiguousMemorySpecifyCacheNode
+                MmAllocateContiguousNodeMemory
                 MmAllocateMdlForIoSpace
                 MmAllocatePagesForMdl
                 MmAllocatePagesForMdlEx
                 MmBuildMdlForNonPagedPool
                 MmCopyMemory
                 MmFreeContiguousMemory
+                MmFreeContiguousMemorySpecifyCache
                 MmFreePagesFromMdl
                 MmGetPhysicalAddress
                 MmGetSystemRoutineAddress
@@ -445,6 +467,7 @@ macro_rules! with_routines {
                 NdisResetEvent
                 NdisReturnNetBufferLists
                 NdisSendNetBufferLists
+                NdisSetCoalescableTimerObject
                 NdisSetEvent
                 NdisSetOptionalHandlers
                 NdisSetTimerObject

@@ -8,6 +8,7 @@ mod backtrace;
 pub mod bug_check_callbacks;
 pub mod callback;
 pub mod clock;
+pub mod device_keys;
 pub mod dpc;
 pub mod event;
 pub mod ex_timer;
