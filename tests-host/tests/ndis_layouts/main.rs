@@ -288,7 +288,7 @@ fn every_enumerator_has_the_value_of_the_headers() {
             compared += 1;
         }
     }
-    assert_eq!((source.enumerations.len(), compared), (21, 86));
+    assert_eq!((source.enumerations.len(), compared), (21, 87));
     let slots = &facts["enums"]["NDIS_NET_BUFFER_LIST_INFO"];
     for (name, ours) in [
         ("Ieee8021QNetBufferListInfo", ndis::Ieee8021QNetBufferListInfo),

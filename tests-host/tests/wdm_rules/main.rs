@@ -32,6 +32,7 @@ mod registry;
 mod right;
 mod routines;
 mod secure;
+mod security;
 mod stacks;
 mod start_io;
 mod system;

@@ -31,6 +31,8 @@ macro_rules! with_routines {
                 ExAcquireRundownProtectionCacheAware
                 ExAcquireRundownProtectionCacheAwareEx
                 ExAcquireRundownProtectionEx
+                ExAcquireSharedStarveExclusive
+                ExAcquireSharedWaitForExclusive
                 ExAcquireSpinLockExclusive
                 ExAcquireSpinLockExclusiveAtDpcLevel
                 ExAcquireSpinLockShared
@@ -45,6 +47,7 @@ macro_rules! with_routines {
                 ExAllocatePoolWithTagPriority
                 ExAllocateTimer
                 ExCancelTimer
+                ExConvertExclusiveToSharedLite
                 ExCreateCallback
                 ExDeleteLookasideListEx
                 ExDeleteNPagedLookasideList
@@ -69,6 +72,8 @@ macro_rules! with_routines {
                 ExInterlockedInsertHeadList
                 ExInterlockedInsertTailList
                 ExInterlockedRemoveHeadList
+                ExIsResourceAcquiredExclusiveLite
+                ExIsResourceAcquiredSharedLite
                 ExNotifyCallback
                 ExQueryDepthSList
                 ExQueryTimerResolution
@@ -140,6 +145,7 @@ macro_rules! with_routines {
                 IoGetDeviceObjectPointer
                 IoGetDeviceProperty
                 IoGetDriverObjectExtension
+                IoGetFileObjectGenericMapping
                 IoInitializeRemoveLockEx
                 IoInitializeTimer
                 IoIs32bitProcess
@@ -260,9 +266,11 @@ macro_rules! with_routines {
                 KeSetTimer
                 KeSetTimerEx
                 KeShouldYieldProcessor
+                KeStackAttachProcess
                 KeStallExecutionProcessor
                 KeTryToAcquireGuardedMutex
                 KeTryToAcquireSpinLockAtDpcLevel
+                KeUnstackDetachProcess
                 KeWaitForMultipleObjects
                 KeWaitForSingleObject
                 KfRaiseIrql
@@ -281,6 +289,8 @@ macro_rules! with_routines {
                 MmGetPhysicalAddress
                 MmGetSystemRoutineAddress
                 MmIsAddressValid
+                MmIsDriverVerifying
+                MmIsVerifierEnabled
                 MmMapIoSpace
                 MmMapIoSpaceEx
                 MmMapLockedPagesSpecifyCache
@@ -288,6 +298,7 @@ macro_rules! with_routines {
                 MmUnlockPages
                 MmUnmapIoSpace
                 MmUnmapLockedPages
+                ObCloseHandle
                 ObDereferenceObjectDeferDelete
                 ObGetFilterVersion
                 ObReferenceObjectByHandle
@@ -358,6 +369,11 @@ macro_rules! with_routines {
                 RtlUpcaseUnicodeString
                 RtlVerifyVersionInfo
                 RtlWriteRegistryValue
+                SeAccessCheck
+                SeCaptureSubjectContext
+                SeLockSubjectContext
+                SeReleaseSubjectContext
+                SeUnlockSubjectContext
                 VerSetConditionMask
                 WmiQueryTraceInformation
                 WmiTraceMessage
@@ -382,6 +398,7 @@ macro_rules! with_routines {
                 ZwSetValueKey
                 ZwWaitForSingleObject
                 ZwWriteFile
+                ZwYieldExecution
                 vDbgPrintEx
                 vDbgPrintExWithPrefix
             }
@@ -514,6 +531,8 @@ with_routines!(names);
 pub const LIBRARY: &[(&str, &str)] = &[
     ("DbgBreakPoint", "DbgBreakPoint"),
     ("ExRaiseStatus", "RtlRaiseStatus"),
+    ("RtlAbsoluteToSelfRelativeSD", "RtlAbsoluteToSelfRelativeSD"),
+    ("RtlAddAccessAllowedAce", "RtlAddAccessAllowedAce"),
     ("RtlAppendUnicodeStringToString", "RtlAppendUnicodeStringToString"),
     ("RtlAppendUnicodeToString", "RtlAppendUnicodeToString"),
     ("RtlAreBitsClear", "RtlAreBitsClear"),
@@ -528,7 +547,9 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlCompareString", "RtlCompareString"),
     ("RtlCompareUnicodeString", "RtlCompareUnicodeString"),
     ("RtlComputeCrc32", "RtlComputeCrc32"),
+    ("RtlCopySid", "RtlCopySid"),
     ("RtlCopyString", "RtlCopyString"),
+    ("RtlCreateAcl", "RtlCreateAcl"),
     ("RtlCreateSecurityDescriptor", "RtlCreateSecurityDescriptor"),
     ("RtlDowncaseUnicodeChar", "RtlDowncaseUnicodeChar"),
     ("RtlEqualSid", "RtlEqualSid"),
@@ -538,6 +559,10 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlFindClearBitsAndSet", "RtlFindClearBitsAndSet"),
     ("RtlFindSetBits", "RtlFindSetBits"),
     ("RtlGUIDFromString", "RtlGUIDFromString"),
+    ("RtlGetDaclSecurityDescriptor", "RtlGetDaclSecurityDescriptor"),
+    ("RtlGetGroupSecurityDescriptor", "RtlGetGroupSecurityDescriptor"),
+    ("RtlGetOwnerSecurityDescriptor", "RtlGetOwnerSecurityDescriptor"),
+    ("RtlGetSaclSecurityDescriptor", "RtlGetSaclSecurityDescriptor"),
     ("RtlHashUnicodeString", "RtlHashUnicodeString"),
     ("RtlInitAnsiString", "RtlInitAnsiString"),
     ("RtlInitString", "RtlInitString"),
@@ -573,6 +598,8 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlSetAllBits", "RtlSetAllBits"),
     ("RtlSetBit", "RtlSetBit"),
     ("RtlSetBits", "RtlSetBits"),
+    ("RtlSetDaclSecurityDescriptor", "RtlSetDaclSecurityDescriptor"),
+    ("RtlSubAuthoritySid", "RtlSubAuthoritySid"),
     ("RtlTestBit", "RtlTestBit"),
     ("RtlTimeFieldsToTime", "RtlTimeFieldsToTime"),
     ("RtlTimeToSecondsSince1970", "RtlTimeToSecondsSince1970"),

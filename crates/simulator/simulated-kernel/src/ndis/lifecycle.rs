@@ -291,7 +291,8 @@ impl Nic {
     fn join(&self, network: &Network) {
         let (mtu, speed) = self.mtu_and_speed();
         let mut new = NewInterface { mtu, speed, ..NewInterface::ethernet(&self.alias()) };
-        new.mac.copy_from_slice(&self.mac());
+        // One for packets of IP has none.
+        new.mac = self.mac().try_into().unwrap_or_default();
         network.describe(self.if_index(), &new);
         network.set_up(self.if_index(), false);
         if self.adapter.ndk.is_some() {
