@@ -23,6 +23,7 @@ mod preprocess;
 mod property;
 mod queued_locks;
 mod removal;
+mod request_mdls;
 mod requests;
 mod sent;
 mod spin_locks;
