@@ -10,10 +10,14 @@ use std::{
 
 use simulated_kernel::{Device, Driver, DuringRun, Kernel, Resources, Rule, caught, irql};
 use wdk_sys::{
-    KEVENT, MDL, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PHYSICAL_ADDRESS, PVOID, PWDFDEVICE_INIT, SIZE_T,
-    STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG, WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS,
-    WDF_POWER_DEVICE_STATE, WDFCMRESLIST, WDFDEVICE, WDFDRIVER, WDFOBJECT, call_unsafe_wdf_function_binding,
-    ntddk::{IoFreeMdl, KeInitializeEvent, KeSetEvent, MmMapLockedPagesSpecifyCache, MmUnmapLockedPages},
+    KEVENT, MDL, NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PHYSICAL_ADDRESS, POOL_FLAG_NON_PAGED, PVOID,
+    PWDFDEVICE_INIT, SIZE_T, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG, WDF_OBJECT_ATTRIBUTES,
+    WDF_PNPPOWER_EVENT_CALLBACKS, WDF_POWER_DEVICE_STATE, WDFCMRESLIST, WDFDEVICE, WDFDRIVER, WDFOBJECT,
+    call_unsafe_wdf_function_binding,
+    ntddk::{
+        ExAllocatePool2, ExFreePoolWithTag, IoFreeMdl, KeInitializeEvent, KeSetEvent, MmMapLockedPagesSpecifyCache,
+        MmUnmapLockedPages,
+    },
 };
 
 use crate::{
@@ -26,8 +30,11 @@ unsafe extern "C" {
     fn MmMapIoSpace(start: PHYSICAL_ADDRESS, length: SIZE_T, cache: i32) -> PVOID;
     fn MmMapIoSpaceEx(start: PHYSICAL_ADDRESS, length: SIZE_T, protect: ULONG) -> PVOID;
     fn MmUnmapIoSpace(address: PVOID, length: SIZE_T);
+    fn MmGetPhysicalAddress(address: PVOID) -> PHYSICAL_ADDRESS;
     fn MmAllocateMdlForIoSpace(list: *const PhysicalRange, entries: SIZE_T, mdl: *mut *mut MDL) -> NTSTATUS;
 }
+
+const TAG: u32 = u32::from_ne_bytes(*b"Hard");
 
 /// A `MM_PHYSICAL_ADDRESS_LIST`.
 #[repr(C)]
@@ -470,7 +477,13 @@ wrong! {
     an_mdl_that_stays breaks ReferenceLeak by Like { release: || unmap(REGISTERS_AT.load(SeqCst), REGISTERS), ..RIGHT };
     an_unmapping_of_fewer_bytes breaks BadArgument by Like { release: || unmap(REGISTERS_AT.load(SeqCst), 8), ..RIGHT };
     an_unmapping_of_nothing breaks BadArgument by Like { release: || { give_back(); give_back() }, ..RIGHT };
-    a_mapping_of_what_no_device_has breaks BadArgument by Like { prepare: |_, _| { map(0x1000, 16); }, ..RIGHT };
+    a_mapping_of_no_bytes breaks BadArgument by Like { prepare: |_, _| { map(0x1000, 0); }, ..RIGHT };
+    a_mapping_of_nothing_that_stays breaks PoolLeak by Like {
+        prepare: |device, lists| { map(0x1000, 16); take(device, lists) },
+        ..RIGHT
+    };
+    a_mapping_of_memory_that_is_free breaks UseAfterFree by Like { prepare: |_, _| { map(freed(), 16); }, ..RIGHT };
+    a_mapping_of_more_than_a_block breaks UseAfterFree by Like { prepare: |_, _| map_too_much(), ..RIGHT };
     a_mapping_beyond_the_end breaks BadArgument
         by Like { prepare: |_, lists| { map(range(read(descriptors(lists[1])[0])).0, REGISTERS + 1); }, ..RIGHT };
     registers_written_after_their_unmapping breaks UseAfterFree by Like { release: write_after_unmapping, ..RIGHT };
@@ -484,4 +497,54 @@ wrong! {
 fn delete() {
     // SAFETY: the test's scenario, which is wrong.
     unsafe { call_unsafe_wdf_function_binding!(WdfObjectDelete, FIRST.load(SeqCst) as WDFOBJECT) };
+}
+
+/// A block of the driver's, and its physical address.
+fn block() -> (PVOID, u64) {
+    // SAFETY: nothing is asked of a caller.
+    let block = unsafe { ExAllocatePool2(POOL_FLAG_NON_PAGED, 64, TAG) };
+    // SAFETY: the driver's block.
+    let address = unsafe { MmGetPhysicalAddress(block) };
+    // SAFETY: every value of the union's numbers is one.
+    (block, unsafe { address.QuadPart }.cast_unsigned())
+}
+
+/// The physical address of a block that is free again.
+fn freed() -> u64 {
+    let (block, address) = block();
+    // SAFETY: the driver's block.
+    unsafe { ExFreePoolWithTag(block, TAG) };
+    address
+}
+
+fn map_too_much() {
+    let (_, address) = block();
+    map(address, 65);
+}
+
+/// What is no device's is mapped as well: memory of the system's as it is, and where nothing is all bits are set.
+fn map_what_no_device_has() {
+    let nothing = map(0x1010, 16);
+    // SAFETY: sixteen bytes were mapped.
+    assert_eq!(unsafe { nothing.wrapping_add(3).read_volatile() }, u32::MAX);
+    assert_eq!(nothing.addr() % 4096, 0x10);
+    unmap(nothing, 16);
+    let (block, address) = block();
+    let word = map(address + 8, 4);
+    // SAFETY: four bytes of the driver's block were mapped.
+    unsafe { word.write_volatile(7) };
+    // SAFETY: the driver's block.
+    assert_eq!(unsafe { block.cast::<u32>().wrapping_add(2).read() }, 7);
+    unmap(word, 4);
+    // SAFETY: as above.
+    unsafe { ExFreePoolWithTag(block, TAG) };
+}
+
+#[test]
+fn a_driver_maps_what_no_device_has() {
+    let prepare = |device, lists| {
+        map_what_no_device_has();
+        take(device, lists);
+    };
+    scenario(Like { prepare, ..RIGHT }, |_, _| ());
 }

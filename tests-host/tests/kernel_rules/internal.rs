@@ -47,7 +47,7 @@ fn handle<T>(place: &AtomicUsize) -> *mut T {
     ptr::without_provenance_mut(place.load(SeqCst))
 }
 
-fn parameters(request: WDFREQUEST) -> WDF_REQUEST_PARAMETERS {
+pub fn parameters(request: WDFREQUEST) -> WDF_REQUEST_PARAMETERS {
     // SAFETY: zeros are a value of every field: numbers and pointers.
     let mut parameters = unsafe { mem::zeroed::<WDF_REQUEST_PARAMETERS>() };
     parameters.Size = u16::try_from(size_of::<WDF_REQUEST_PARAMETERS>()).expect("a small structure");
@@ -108,7 +108,7 @@ unsafe extern "system" fn upper_entry(driver: PDRIVER_OBJECT, path: PCUNICODE_ST
     create_driver(driver, path, upper_add)
 }
 
-fn queue(device: WDFDEVICE, default: bool, fill: impl FnOnce(&mut WDF_IO_QUEUE_CONFIG)) -> WDFQUEUE {
+pub fn queue(device: WDFDEVICE, default: bool, fill: impl FnOnce(&mut WDF_IO_QUEUE_CONFIG)) -> WDFQUEUE {
     let mut config = WDF_IO_QUEUE_CONFIG {
         Size: size::<WDF_IO_QUEUE_CONFIG>(),
         DispatchType: _WDF_IO_QUEUE_DISPATCH_TYPE::WdfIoQueueDispatchSequential,
@@ -125,7 +125,7 @@ fn queue(device: WDFDEVICE, default: bool, fill: impl FnOnce(&mut WDF_IO_QUEUE_C
     queue
 }
 
-fn dispatch(device: WDFDEVICE, queue: WDFQUEUE, kind: i32) -> NTSTATUS {
+pub fn dispatch(device: WDFDEVICE, queue: WDFQUEUE, kind: i32) -> NTSTATUS {
     framework!(WdfDeviceConfigureRequestDispatching(device => WDFDEVICE, queue => WDFQUEUE, kind => i32) -> NTSTATUS)
 }
 

@@ -5,6 +5,7 @@
 extern crate wdk_bindings as wdk_sys;
 
 mod contracts;
+mod creates;
 mod devices;
 mod files;
 mod framework;
@@ -22,6 +23,7 @@ mod preprocess;
 mod property;
 mod queued_locks;
 mod removal;
+mod request_mdls;
 mod requests;
 mod sent;
 mod spin_locks;

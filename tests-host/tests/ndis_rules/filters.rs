@@ -832,6 +832,30 @@ fn a_filter_queues_and_a_pause_may_pend() {
 }
 
 /// How many bytes were written.
+/// Passes what it is asked on, unless it is a state of power: for that there is no memory.
+fn refuses_power(module: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
+    // SAFETY: a request that is on its way; all of its kinds begin with the number.
+    let oid = unsafe { (*request).DATA.QUERY_INFORMATION.Oid };
+    if oid == ndis::OID_PNP_SET_POWER { NDIS_STATUS_RESOURCES } else { pass_clone(module, request) }
+}
+
+#[test]
+fn a_filter_may_refuse_a_state_of_power_and_the_adapter_stays_awake() {
+    let does = Does { oid: refuses_power, ..Does::default() };
+    run(does, |_, nic, _, _, _| {
+        assert_eq!(nic.set_power(NDIS_DEVICE_POWER_STATE::D3).status, NDIS_STATUS_RESOURCES);
+        assert!(heard().contains(&Heard::Restart), "the stack runs again");
+        assert_eq!(nic.send(&[&TO_ALL]).wait(), [NDIS_STATUS_SUCCESS]);
+        with(|world| world.does.oid = pass_clone);
+        assert_eq!(nic.set_power(NDIS_DEVICE_POWER_STATE::D3).status, NDIS_STATUS_SUCCESS);
+        with(|world| world.does.oid = refuses_power);
+        assert_eq!(nic.set_power(NDIS_DEVICE_POWER_STATE::D0).status, NDIS_STATUS_RESOURCES);
+        with(|world| world.does.oid = pass_clone);
+        assert_eq!(nic.set_power(NDIS_DEVICE_POWER_STATE::D0).status, NDIS_STATUS_SUCCESS);
+        assert_eq!(nic.send(&[&TO_ALL]).wait(), [NDIS_STATUS_SUCCESS]);
+    });
+}
+
 fn number_of(request: &NDIS_OID_REQUEST) -> u32 {
     // SAFETY: the request is a query.
     unsafe { request.DATA.QUERY_INFORMATION }.BytesWritten

@@ -157,6 +157,22 @@ fn a_surprise_removal_ends_the_adapter() {
 }
 
 #[test]
+fn an_adapter_for_packets_of_ip_has_no_address() {
+    let handlers = Handlers { attributes: miniport::set_attributes_for_ip, ..Handlers::default() };
+    run(handlers, |_, driver, nic| {
+        assert!(nic.mac().is_empty());
+        let mut packet = [0; 40];
+        packet[0] = 0x45;
+        assert!(driver.run(|| miniport::receive(&packet)));
+        assert_eq!(nic.take_received(), [packet.to_vec()]);
+        assert_eq!(nic.send(&[&packet]).wait(), [NDIS_STATUS_SUCCESS]);
+        for power in [NDIS_DEVICE_POWER_STATE::D3, NDIS_DEVICE_POWER_STATE::D0] {
+            assert_eq!(nic.set_power(power).status, NDIS_STATUS_SUCCESS);
+        }
+    });
+}
+
+#[test]
 fn a_status_is_indicated() {
     run(Handlers::default(), |_, driver, nic| {
         driver.run(|| miniport::indicate_status(miniport::with(|world| world.adapter)));

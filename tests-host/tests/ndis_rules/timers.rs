@@ -34,6 +34,13 @@ unsafe extern "system" {
         place: *mut NDIS_HANDLE,
     ) -> NDIS_STATUS;
     fn NdisSetTimerObject(timer: NDIS_HANDLE, due: LARGE_INTEGER, period: i32, context: *mut c_void) -> BOOLEAN;
+    fn NdisSetCoalescableTimerObject(
+        timer: NDIS_HANDLE,
+        due: LARGE_INTEGER,
+        period: u32,
+        context: *mut c_void,
+        tolerance: u32,
+    ) -> BOOLEAN;
     fn NdisCancelTimerObject(timer: NDIS_HANDLE) -> BOOLEAN;
     fn NdisFreeTimerObject(timer: NDIS_HANDLE);
     fn NdisMSleep(microseconds: u32);
@@ -60,15 +67,18 @@ fn characteristics() -> Characteristics {
     }
 }
 
-fn allocate_as(characteristics: &Characteristics) -> NDIS_HANDLE {
+/// Asks for a timer: the status, and its handle.
+fn try_allocate(characteristics: *const Characteristics) -> (NDIS_STATUS, NDIS_HANDLE) {
     let (adapter, mut timer) = (miniport::with(|world| world.adapter), ptr::null_mut());
-    let status = call!(NdisAllocateTimerObject(adapter, ptr::from_ref(characteristics), &raw mut timer));
-    assert_eq!(status, NDIS_STATUS_SUCCESS);
-    timer
+    let status = call!(NdisAllocateTimerObject(adapter, characteristics, &raw mut timer));
+    (status, timer)
 }
 
 fn allocate() -> NDIS_HANDLE {
-    allocate_as(&characteristics())
+    let said = characteristics();
+    let (status, timer) = try_allocate(&raw const said);
+    assert_eq!(status, NDIS_STATUS_SUCCESS);
+    timer
 }
 
 fn set(timer: NDIS_HANDLE, due: i64, period: i32, context: usize) -> BOOLEAN {
@@ -134,6 +144,39 @@ fn a_timer_that_is_cancelled_does_not_expire() {
     });
 }
 
+#[test]
+fn a_timer_that_may_wait_for_others_expires_too() {
+    does(|| {
+        let timer = allocate();
+        let (due, said) = (LARGE_INTEGER { QuadPart: MILLISECOND }, ptr::without_provenance_mut(20));
+        assert_eq!(call!(NdisSetCoalescableTimerObject(timer, due, 0, said, 50)), 0);
+        assert_eq!(call!(NdisSetCoalescableTimerObject(timer, due, 0, said, 50)), 1, "it was set");
+        call!(NdisMSleep(100_000));
+        assert_eq!(SUM.load(SeqCst), 20);
+        call!(NdisFreeTimerObject(timer));
+    });
+}
+
+#[test]
+fn a_timer_with_other_characteristics_is_refused() {
+    /// `NDIS_STATUS_BAD_CHARACTERISTICS`.
+    const BAD_CHARACTERISTICS: NDIS_STATUS = ndkpi::NtStatus(0xC001_0005_u32.cast_signed());
+    does(|| {
+        let header = NDIS_OBJECT_HEADER { Type: 0x97, Revision: 2, Size: 24 };
+        for wrong in [
+            Characteristics { header, ..characteristics() },
+            Characteristics {
+                header: NDIS_OBJECT_HEADER { Size: 16, ..characteristics().header },
+                ..characteristics()
+            },
+            Characteristics { function: None, ..characteristics() },
+        ] {
+            assert_eq!(try_allocate(&raw const wrong).0, BAD_CHARACTERISTICS);
+        }
+        assert_eq!(try_allocate(ptr::null()).0, BAD_CHARACTERISTICS);
+    });
+}
+
 macro_rules! wrong {
     ($($name:ident breaks $rule:ident by $work:block)+) => {
         $(
@@ -169,13 +212,13 @@ wrong! {
         call!(NdisCancelTimerObject(timer));
     }
     a_timer_with_a_negative_period breaks BadArgument by { set(allocate(), MILLISECOND, -1, 0); }
-    a_timer_without_a_tag breaks PoolTag by { allocate_as(&Characteristics { tag: 0, ..characteristics() }); }
-    a_timer_without_a_function breaks BadArgument by {
-        allocate_as(&Characteristics { function: None, ..characteristics() });
+    a_timer_without_a_tag breaks PoolTag by {
+        let untagged = Characteristics { tag: 0, ..characteristics() };
+        let _ = try_allocate(&raw const untagged);
     }
-    a_timer_with_another_header breaks NdisHeader by {
-        let header = NDIS_OBJECT_HEADER { Type: 0x97, Revision: 2, Size: 24 };
-        allocate_as(&Characteristics { header, ..characteristics() });
+    a_timer_that_may_wait_with_a_period_that_is_too_long breaks BadArgument by {
+        let due = LARGE_INTEGER { QuadPart: MILLISECOND };
+        call!(NdisSetCoalescableTimerObject(allocate(), due, 0x8000_0000, ptr::null_mut(), 0));
     }
     a_timer_of_what_is_no_handle breaks BadHandle by {
         let (none, said, mut timer) = (ptr::without_provenance_mut(64), characteristics(), ptr::null_mut());

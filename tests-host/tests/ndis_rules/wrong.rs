@@ -204,6 +204,7 @@ wrong! {
     });
     attributes_of_an_older_revision breaks NdisHeader by { attributes: old_general } in nothing;
     attributes_with_a_group_address breaks BadArgument by { attributes: group_address } in nothing;
+    attributes_for_packets_of_ip_with_an_address breaks BadArgument by { attributes: address_of_ip } in nothing;
     characteristics_of_an_older_revision breaks NdisHeader by
         { characteristics: |characteristics| characteristics.Header.Revision = 2 } in nothing;
     characteristics_of_another_size breaks NdisHeader by
@@ -409,6 +410,13 @@ fn group_address(handle: NDIS_HANDLE) -> ndis::NDIS_STATUS {
     let _ = miniport::set_registration(handle);
     let mut attributes = miniport::general();
     attributes.CurrentMacAddress[0] |= 1;
+    miniport::report(handle, &attributes)
+}
+
+fn address_of_ip(handle: NDIS_HANDLE) -> ndis::NDIS_STATUS {
+    let _ = miniport::set_registration(handle);
+    let mut attributes = miniport::general_for_ip();
+    attributes.MacAddressLength = 6;
     miniport::report(handle, &attributes)
 }
 

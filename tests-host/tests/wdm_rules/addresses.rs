@@ -20,6 +20,30 @@ unsafe extern "C" {
     fn MmGetPhysicalAddress(address: PVOID) -> PHYSICAL_ADDRESS;
     fn MmAllocateContiguousMemory(size: SIZE_T, highest: PHYSICAL_ADDRESS) -> PVOID;
     fn MmFreeContiguousMemory(block: PVOID);
+    fn MmAllocateContiguousMemorySpecifyCache(
+        size: SIZE_T,
+        lowest: PHYSICAL_ADDRESS,
+        highest: PHYSICAL_ADDRESS,
+        boundary: PHYSICAL_ADDRESS,
+        cache: u32,
+    ) -> PVOID;
+    fn MmAllocateContiguousMemorySpecifyCacheNode(
+        size: SIZE_T,
+        lowest: PHYSICAL_ADDRESS,
+        highest: PHYSICAL_ADDRESS,
+        boundary: PHYSICAL_ADDRESS,
+        cache: u32,
+        node: u32,
+    ) -> PVOID;
+    fn MmAllocateContiguousNodeMemory(
+        size: SIZE_T,
+        lowest: PHYSICAL_ADDRESS,
+        highest: PHYSICAL_ADDRESS,
+        boundary: PHYSICAL_ADDRESS,
+        protect: u32,
+        node: u32,
+    ) -> PVOID;
+    fn MmFreeContiguousMemorySpecifyCache(block: PVOID, size: SIZE_T, cache: u32);
     fn MmCopyMemory(target: PVOID, source: u64, size: SIZE_T, flags: ULONG, done: *mut SIZE_T) -> NTSTATUS;
     fn ExGetPreviousMode() -> KPROCESSOR_MODE;
 }
@@ -56,6 +80,28 @@ fn copy(source: u64, flags: ULONG) -> (NTSTATUS, u64, u64) {
 fn write(block: PVOID, number: u64) {
     // SAFETY: the driver's block, of at least eight bytes.
     unsafe { block.cast::<u64>().write(number) };
+}
+
+/// `MmCached`, and the first number that is no type of a cache.
+const CACHED: u32 = 1;
+const NO_TYPE: u32 = 4;
+/// `PAGE_READWRITE`, `PAGE_NOCACHE` and `PAGE_WRITECOMBINE`.
+const READ_AND_WRITE: u32 = 0x04;
+const NO_CACHE: u32 = 0x200;
+const COMBINED: u32 = 0x400;
+/// `MM_ANY_NODE_OK`.
+const ANY_NODE: u32 = 0x8000_0000;
+
+/// Memory from an address on, in which no multiple of a boundary lies.
+fn bounded(size: u64, lowest: i64, boundary: i64, cache: u32) -> PVOID {
+    let [lowest, highest, boundary] = [lowest, i64::MAX, boundary].map(|number| LARGE_INTEGER { QuadPart: number });
+    call!(MmAllocateContiguousMemorySpecifyCache(size, lowest, highest, boundary, cache))
+}
+
+/// Memory of any place, of a node, with a protection.
+fn of_node(node: u32, protect: u32) -> PVOID {
+    let [any, highest] = [0, i64::MAX].map(|number| LARGE_INTEGER { QuadPart: number });
+    call!(MmAllocateContiguousNodeMemory(5000, any, highest, any, protect, node))
 }
 
 tests! {
@@ -112,6 +158,31 @@ tests! {
         call!(ExFreePoolWithTag(paged, TAG));
     }
 
+    memory_in_one_piece_is_where_the_driver_wants_it by {
+        let memory = bounded(10_000, 0, 1 << 40, CACHED);
+        assert!(!memory.is_null());
+        call!(MmFreeContiguousMemorySpecifyCache(memory, 10_000, CACHED));
+        assert!(bounded(10_000, i64::MAX - 4096, 0, CACHED).is_null(), "there is none so high");
+        assert!(bounded(10_000, 0, 4096, CACHED).is_null(), "three pages cross the end of one");
+        let [any, highest] = [0, i64::MAX].map(|number| LARGE_INTEGER { QuadPart: number });
+        for node in [0, 1, ANY_NODE] {
+            let memory = call!(MmAllocateContiguousMemorySpecifyCacheNode(64, any, highest, any, 0, node));
+            call!(MmFreeContiguousMemory(memory));
+        }
+        assert!(of_node(1, READ_AND_WRITE).is_null(), "there is one node");
+        for memory in [of_node(0, READ_AND_WRITE | NO_CACHE), of_node(ANY_NODE, READ_AND_WRITE | COMBINED)] {
+            assert!(memory.addr().is_multiple_of(4096) && !memory.is_null());
+            call!(MmFreeContiguousMemory(memory));
+        }
+    }
+
+    a_boundary_that_is_no_power_of_two breaks BadArgument by { bounded(8, 0, 3 << 20, CACHED); }
+    memory_in_one_piece_with_a_cache_of_no_type breaks BadArgument by { bounded(8, 0, 0, NO_TYPE); }
+    memory_in_one_piece_that_is_not_to_be_accessed breaks BadArgument by { of_node(0, NO_CACHE); }
+    memory_in_one_piece_with_two_caches breaks BadArgument by { of_node(0, READ_AND_WRITE | NO_CACHE | COMBINED); }
+    memory_in_one_piece_freed_as_fewer_bytes breaks BadArgument by {
+        call!(MmFreeContiguousMemorySpecifyCache(bounded(10_000, 0, 0, CACHED), 5000, CACHED));
+    }
     memory_in_one_piece_left_behind breaks PoolLeak by { contiguous(1, i64::MAX); }
     memory_in_one_piece_freed_as_pool breaks PoolTag by {
         call!(ExFreePoolWithTag(contiguous(1, i64::MAX), TAG));

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use wdk_sys::{
-    GROUP_AFFINITY, KAFFINITY, USHORT,
+    GROUP_AFFINITY, KAFFINITY, NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, USHORT,
     ntddk::{
         KeGetCurrentProcessorNumberEx, KeLowerIrql, KeQueryActiveProcessorCountEx, KeQueryActiveProcessors, KfRaiseIrql,
     },
@@ -20,6 +20,14 @@ unsafe extern "C" {
     fn KeQueryHighestNodeNumber() -> USHORT;
     fn KeGetCurrentNodeNumber() -> USHORT;
     fn KeQueryNodeActiveAffinity(node: USHORT, affinity: *mut GROUP_AFFINITY, count: *mut USHORT);
+    fn KeQueryNodeActiveAffinity2(
+        node: USHORT,
+        affinities: *mut GROUP_AFFINITY,
+        room: USHORT,
+        required: *mut USHORT,
+    ) -> NTSTATUS;
+    fn KeQueryMaximumGroupCount() -> USHORT;
+    fn KeQueryNodeMaximumProcessorCount(node: USHORT) -> USHORT;
 }
 
 fn here() -> u32 {
@@ -64,6 +72,19 @@ tests! {
         call!(KeQueryNodeActiveAffinity(1, &raw mut affinity, ptr::null_mut()));
         call!(KeQueryNodeActiveAffinity(1, ptr::null_mut(), &raw mut count));
         assert_eq!((affinity.Mask, count), (0, 0), "of a node that is not there");
+        call!(KeLowerIrql(before));
+    }
+    the_node_has_the_processors_of_the_only_group by {
+        let before = call!(KfRaiseIrql(15));
+        let processors = call!(KeQueryActiveProcessorCountEx(0));
+        let (mut affinities, mut required) = ([GROUP_AFFINITY { Group: 9, ..GROUP_AFFINITY::default() }; 2], 99);
+        let place: *mut GROUP_AFFINITY = affinities.as_mut_ptr();
+        let mut ask = |node, room| call!(KeQueryNodeActiveAffinity2(node, place, room, &raw mut required));
+        assert_eq!((ask(1, 2), ask(0, 0)), (STATUS_INVALID_PARAMETER, STATUS_BUFFER_TOO_SMALL));
+        assert_eq!((ask(0, 2), required), (STATUS_SUCCESS, 1));
+        assert_eq!((affinities[0].Group, affinities[0].Mask.count_ones(), affinities[1].Group), (0, processors, 9));
+        let most = [0, 1].map(|node| u32::from(call!(KeQueryNodeMaximumProcessorCount(node))));
+        assert_eq!((most, call!(KeQueryMaximumGroupCount())), ([processors, 0], 1));
         call!(KeLowerIrql(before));
     }
     a_thread_is_bound_above_dispatch_level breaks IrqlTooHigh by {

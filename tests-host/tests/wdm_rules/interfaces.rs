@@ -10,13 +10,14 @@ use std::{
 
 use simulated_kernel::{DuringRun, Kernel, PlainDevice, Rule, caught};
 use wdk_sys::{
-    DEVICE_OBJECT, DO_DEVICE_INITIALIZING, FILE_DEVICE_UNKNOWN, GUID, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE,
-    IRP_MJ_DEVICE_CONTROL, IRP_MJ_PNP, IRP_MN_REMOVE_DEVICE, IRP_MN_START_DEVICE, NTSTATUS, PCUNICODE_STRING,
-    PDEVICE_OBJECT, PDRIVER_OBJECT, PIRP, PULONG, PUNICODE_STRING, PVOID, STATUS_BUFFER_TOO_SMALL, STATUS_DEVICE_BUSY,
-    STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, UNICODE_STRING,
+    DEVICE_OBJECT, DO_DEVICE_INITIALIZING, FILE_DEVICE_UNKNOWN, GUID, HANDLE, IRP_MJ_CLEANUP, IRP_MJ_CLOSE,
+    IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_PNP, IRP_MN_REMOVE_DEVICE, IRP_MN_START_DEVICE, NTSTATUS,
+    PCUNICODE_STRING, PDEVICE_OBJECT, PDRIVER_OBJECT, PIRP, PULONG, PUNICODE_STRING, PVOID, STATUS_BUFFER_TOO_SMALL,
+    STATUS_DEVICE_BUSY, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_OBJECT_NAME_NOT_FOUND,
+    STATUS_SUCCESS, UNICODE_STRING,
     ntddk::{
         ExFreePool, IoAttachDeviceToDeviceStack, IoCreateDevice, IoDeleteDevice, IoDetachDevice,
-        IoSetDeviceInterfaceState, IofCallDriver,
+        IoSetDeviceInterfaceState, IofCallDriver, ZwClose, ZwQueryValueKey, ZwSetValueKey,
     },
 };
 
@@ -25,6 +26,7 @@ use crate::driver::{self, complete};
 
 const STATUS_OBJECT_NAME_EXISTS: NTSTATUS = 0x4000_0000;
 const CODE: u32 = 0x22_2000;
+const REG_DWORD: u32 = 4;
 const NOT_ACTIVE_TOO: u32 = 1;
 static CLASS: GUID = GUID { Data1: 0x5E17_0004, Data2: 1, Data3: 2, Data4: [3; 8] };
 
@@ -44,6 +46,7 @@ unsafe extern "C" {
         buffer: PVOID,
         result: PULONG,
     ) -> NTSTATUS;
+    fn IoOpenDeviceRegistryKey(device: PDEVICE_OBJECT, kind: u32, access: u32, place: *mut HANDLE) -> NTSTATUS;
 }
 
 /// A call of the kernel that needs nothing but live arguments.
@@ -313,4 +316,70 @@ wrong! {
     }, remove: || () };
     an_interface_of_no_device breaks BadHandle by { add: |_| { register(ptr::dangling_mut(), None); } };
     flags_that_there_are_not breaks BadArgument by { start: || { count(ptr::null_mut(), 2); } };
+}
+
+/// Opens a key of the device, adds one to its only value, and closes the key. What the value was.
+fn count_in_key(physical: PDEVICE_OBJECT, kind: u32) -> u32 {
+    let mut key = ptr::null_mut();
+    let access = wdk_sys::KEY_READ;
+    assert_eq!(call!(IoOpenDeviceRegistryKey(physical, kind, access, &raw mut key)), STATUS_SUCCESS);
+    let mut units = [u16::from(b'n')];
+    let mut name = string(&units);
+    name.Buffer = units.as_mut_ptr();
+    let (mut answer, mut length) = ([0_u32; 4], 0);
+    let room = u32::try_from(size_of_val(&answer)).expect("few");
+    let class = wdk_sys::_KEY_VALUE_INFORMATION_CLASS::KeyValuePartialInformation;
+    let _ = call!(ZwQueryValueKey(key, &raw mut name, class, answer.as_mut_ptr().cast(), room, &raw mut length));
+    let mut next = answer[3] + 1;
+    let status = call!(ZwSetValueKey(key, &raw mut name, 0, REG_DWORD, (&raw mut next).cast(), 4));
+    assert_eq!((status, call!(ZwClose(key))), (STATUS_SUCCESS, STATUS_SUCCESS));
+    answer[3]
+}
+
+#[test]
+fn the_keys_of_a_device_outlive_it() {
+    /// Of the device before, and of the last one.
+    static FOUND: DuringRun<Mutex<[(u32, u32); 2]>> = DuringRun::new(Mutex::new([(0, 0); 2]));
+    fn add(physical: PDEVICE_OBJECT) {
+        assert_eq!(register(physical, None), STATUS_SUCCESS);
+        let (of_device, of_driver) = (count_in_key(physical, 1), count_in_key(physical, 2));
+        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        *found = [found[1], (of_device, of_driver + count_in_key(physical, 2))];
+    }
+    let kernel = Kernel::seeded(1).preemption(0).start();
+    *PARTS.lock().unwrap_or_else(PoisonError::into_inner) = Parts { add, ..RIGHT };
+    let driver = kernel.load("interfaces", entry).expect("the driver loads");
+    for _ in 0..2 {
+        removed(driver.add_plain_device().expect("the driver takes the device"));
+    }
+    driver.unload();
+    let found = *FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    assert_eq!(found, [(0, 1), (1, 5)], "the driver's key counts twice");
+}
+
+#[test]
+fn a_key_is_of_the_bus_driver_s_device_and_of_one_kind() {
+    fn add(physical: PDEVICE_OBJECT) {
+        let mut key = ptr::null_mut();
+        for kind in [0, 3, 8] {
+            let status = call!(IoOpenDeviceRegistryKey(physical, kind, wdk_sys::KEY_READ, &raw mut key));
+            assert_eq!(status, STATUS_INVALID_PARAMETER);
+        }
+        // SAFETY: the bus driver's device, to which the driver's is attached.
+        let own = unsafe { (*physical).AttachedDevice };
+        let status = call!(IoOpenDeviceRegistryKey(own, 1, wdk_sys::KEY_READ, &raw mut key));
+        assert_eq!(status, STATUS_INVALID_PARAMETER);
+    }
+    run(Parts { add, start: || (), remove: || () }, |_, device| removed(device));
+}
+
+#[test]
+fn a_key_of_a_device_is_closed() {
+    caught(concat!(module_path!(), "::a_key_of_a_device_is_closed"), Rule::ReferenceLeak, || {
+        fn add(physical: PDEVICE_OBJECT) {
+            let mut key = ptr::null_mut();
+            call!(IoOpenDeviceRegistryKey(physical, 1, wdk_sys::KEY_READ, &raw mut key));
+        }
+        run(Parts { add, start: || (), remove: || () }, |_, device| removed(device));
+    });
 }

@@ -171,6 +171,8 @@ open_enum! {
         ETHERNET = 0, "NdisMedium802_3";
         /// Native InfiniBand.
         INFINIBAND = 14, "NdisMediumInfiniBand";
+        /// Packets of IP without a header below.
+        IP = 19, "NdisMediumIP";
     }
 }
 

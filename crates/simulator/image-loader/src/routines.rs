@@ -31,6 +31,8 @@ macro_rules! with_routines {
                 ExAcquireRundownProtectionCacheAware
                 ExAcquireRundownProtectionCacheAwareEx
                 ExAcquireRundownProtectionEx
+                ExAcquireSharedStarveExclusive
+                ExAcquireSharedWaitForExclusive
                 ExAcquireSpinLockExclusive
                 ExAcquireSpinLockExclusiveAtDpcLevel
                 ExAcquireSpinLockShared
@@ -45,6 +47,7 @@ macro_rules! with_routines {
                 ExAllocatePoolWithTagPriority
                 ExAllocateTimer
                 ExCancelTimer
+                ExConvertExclusiveToSharedLite
                 ExCreateCallback
                 ExDeleteLookasideListEx
                 ExDeleteNPagedLookasideList
@@ -69,6 +72,8 @@ macro_rules! with_routines {
                 ExInterlockedInsertHeadList
                 ExInterlockedInsertTailList
                 ExInterlockedRemoveHeadList
+                ExIsResourceAcquiredExclusiveLite
+                ExIsResourceAcquiredSharedLite
                 ExNotifyCallback
                 ExQueryDepthSList
                 ExQueryTimerResolution
@@ -119,6 +124,7 @@ macro_rules! with_routines {
                 IoBuildSynchronousFsdRequest
                 IoCancelIrp
                 IoCreateDevice
+                IoCreateDeviceSecure
                 IoCreateSymbolicLink
                 IoCsqInitialize
                 IoCsqInitializeEx
@@ -139,9 +145,12 @@ macro_rules! with_routines {
                 IoGetDeviceObjectPointer
                 IoGetDeviceProperty
                 IoGetDriverObjectExtension
+                IoGetFileObjectGenericMapping
                 IoInitializeRemoveLockEx
                 IoInitializeTimer
                 IoIs32bitProcess
+                IoIsWdmVersionAvailable
+                IoOpenDeviceRegistryKey
                 IoQueueWorkItem
                 IoQueueWorkItemEx
                 IoRegisterDeviceInterface
@@ -152,11 +161,16 @@ macro_rules! with_routines {
                 IoReleaseRemoveLockEx
                 IoReuseIrp
                 IoSetDeviceInterfaceState
+                IoSetStartIoAttributes
+                IoStartNextPacket
+                IoStartNextPacketByKey
+                IoStartPacket
                 IoStartTimer
                 IoStopTimer
                 IoUnregisterPlugPlayNotification
                 IoUnregisterPlugPlayNotificationEx
                 IoUnregisterShutdownNotification
+                IoValidateDeviceIoControlAccess
                 IoWMIDeviceObjectToProviderId
                 IoWMIOpenBlock
                 IoWMIRegistrationControl
@@ -185,6 +199,7 @@ macro_rules! with_routines {
                 KeGetCurrentThread
                 KeGetProcessorIndexFromNumber
                 KeGetProcessorNumberFromIndex
+                KeInitializeDeviceQueue
                 KeInitializeDpc
                 KeInitializeEvent
                 KeInitializeGuardedMutex
@@ -194,6 +209,8 @@ macro_rules! with_routines {
                 KeInitializeThreadedDpc
                 KeInitializeTimer
                 KeInitializeTimerEx
+                KeInsertByKeyDeviceQueue
+                KeInsertDeviceQueue
                 KeInsertQueueDpc
                 KeLeaveCriticalRegion
                 KeLowerIrql
@@ -204,9 +221,12 @@ macro_rules! with_routines {
                 KeQueryGroupAffinity
                 KeQueryHighestNodeNumber
                 KeQueryInterruptTimePrecise
+                KeQueryMaximumGroupCount
                 KeQueryMaximumProcessorCount
                 KeQueryMaximumProcessorCountEx
                 KeQueryNodeActiveAffinity
+                KeQueryNodeActiveAffinity2
+                KeQueryNodeMaximumProcessorCount
                 KeQueryPerformanceCounter
                 KeQueryPriorityThread
                 KeQuerySystemTimePrecise
@@ -225,6 +245,10 @@ macro_rules! with_routines {
                 KeReleaseSemaphore
                 KeReleaseSpinLock
                 KeReleaseSpinLockFromDpcLevel
+                KeRemoveByKeyDeviceQueue
+                KeRemoveByKeyDeviceQueueIfBusy
+                KeRemoveDeviceQueue
+                KeRemoveEntryDeviceQueue
                 KeRemoveQueueDpc
                 KeResetEvent
                 KeRevertToUserAffinityThread
@@ -242,23 +266,31 @@ macro_rules! with_routines {
                 KeSetTimer
                 KeSetTimerEx
                 KeShouldYieldProcessor
+                KeStackAttachProcess
                 KeStallExecutionProcessor
                 KeTryToAcquireGuardedMutex
                 KeTryToAcquireSpinLockAtDpcLevel
+                KeUnstackDetachProcess
                 KeWaitForMultipleObjects
                 KeWaitForSingleObject
                 KfRaiseIrql
                 MmAllocateContiguousMemory
+                MmAllocateContiguousMemorySpecifyCache
+                MmAllocateContiguousMemorySpecifyCacheNode
+                MmAllocateContiguousNodeMemory
                 MmAllocateMdlForIoSpace
                 MmAllocatePagesForMdl
                 MmAllocatePagesForMdlEx
                 MmBuildMdlForNonPagedPool
                 MmCopyMemory
                 MmFreeContiguousMemory
+                MmFreeContiguousMemorySpecifyCache
                 MmFreePagesFromMdl
                 MmGetPhysicalAddress
                 MmGetSystemRoutineAddress
                 MmIsAddressValid
+                MmIsDriverVerifying
+                MmIsVerifierEnabled
                 MmMapIoSpace
                 MmMapIoSpaceEx
                 MmMapLockedPagesSpecifyCache
@@ -266,6 +298,7 @@ macro_rules! with_routines {
                 MmUnlockPages
                 MmUnmapIoSpace
                 MmUnmapLockedPages
+                ObCloseHandle
                 ObDereferenceObjectDeferDelete
                 ObGetFilterVersion
                 ObReferenceObjectByHandle
@@ -336,6 +369,11 @@ macro_rules! with_routines {
                 RtlUpcaseUnicodeString
                 RtlVerifyVersionInfo
                 RtlWriteRegistryValue
+                SeAccessCheck
+                SeCaptureSubjectContext
+                SeLockSubjectContext
+                SeReleaseSubjectContext
+                SeUnlockSubjectContext
                 VerSetConditionMask
                 WmiQueryTraceInformation
                 WmiTraceMessage
@@ -360,6 +398,7 @@ macro_rules! with_routines {
                 ZwSetValueKey
                 ZwWaitForSingleObject
                 ZwWriteFile
+                ZwYieldExecution
                 vDbgPrintEx
                 vDbgPrintExWithPrefix
             }
@@ -445,6 +484,7 @@ macro_rules! with_routines {
                 NdisResetEvent
                 NdisReturnNetBufferLists
                 NdisSendNetBufferLists
+                NdisSetCoalescableTimerObject
                 NdisSetEvent
                 NdisSetOptionalHandlers
                 NdisSetTimerObject
@@ -491,6 +531,8 @@ with_routines!(names);
 pub const LIBRARY: &[(&str, &str)] = &[
     ("DbgBreakPoint", "DbgBreakPoint"),
     ("ExRaiseStatus", "RtlRaiseStatus"),
+    ("RtlAbsoluteToSelfRelativeSD", "RtlAbsoluteToSelfRelativeSD"),
+    ("RtlAddAccessAllowedAce", "RtlAddAccessAllowedAce"),
     ("RtlAppendUnicodeStringToString", "RtlAppendUnicodeStringToString"),
     ("RtlAppendUnicodeToString", "RtlAppendUnicodeToString"),
     ("RtlAreBitsClear", "RtlAreBitsClear"),
@@ -505,7 +547,9 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlCompareString", "RtlCompareString"),
     ("RtlCompareUnicodeString", "RtlCompareUnicodeString"),
     ("RtlComputeCrc32", "RtlComputeCrc32"),
+    ("RtlCopySid", "RtlCopySid"),
     ("RtlCopyString", "RtlCopyString"),
+    ("RtlCreateAcl", "RtlCreateAcl"),
     ("RtlCreateSecurityDescriptor", "RtlCreateSecurityDescriptor"),
     ("RtlDowncaseUnicodeChar", "RtlDowncaseUnicodeChar"),
     ("RtlEqualSid", "RtlEqualSid"),
@@ -515,6 +559,10 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlFindClearBitsAndSet", "RtlFindClearBitsAndSet"),
     ("RtlFindSetBits", "RtlFindSetBits"),
     ("RtlGUIDFromString", "RtlGUIDFromString"),
+    ("RtlGetDaclSecurityDescriptor", "RtlGetDaclSecurityDescriptor"),
+    ("RtlGetGroupSecurityDescriptor", "RtlGetGroupSecurityDescriptor"),
+    ("RtlGetOwnerSecurityDescriptor", "RtlGetOwnerSecurityDescriptor"),
+    ("RtlGetSaclSecurityDescriptor", "RtlGetSaclSecurityDescriptor"),
     ("RtlHashUnicodeString", "RtlHashUnicodeString"),
     ("RtlInitAnsiString", "RtlInitAnsiString"),
     ("RtlInitString", "RtlInitString"),
@@ -550,6 +598,8 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlSetAllBits", "RtlSetAllBits"),
     ("RtlSetBit", "RtlSetBit"),
     ("RtlSetBits", "RtlSetBits"),
+    ("RtlSetDaclSecurityDescriptor", "RtlSetDaclSecurityDescriptor"),
+    ("RtlSubAuthoritySid", "RtlSubAuthoritySid"),
     ("RtlTestBit", "RtlTestBit"),
     ("RtlTimeFieldsToTime", "RtlTimeFieldsToTime"),
     ("RtlTimeToSecondsSince1970", "RtlTimeToSecondsSince1970"),

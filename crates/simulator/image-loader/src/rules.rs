@@ -272,6 +272,10 @@ rules! {
     /// A work item was queued or freed while it was queued.
     WorkItemQueued = "work-item-queued"
         windows "A work item is queued once at a time, and freed when its routine has begun: WORKER_INVALID (0xE4).",
+    /// A device queue, or an entry of one, was freed, inserted or initialised again while it was in use, or the next entry was taken of one
+    /// that is not busy.
+    DeviceQueue = "device-queue"
+        windows "An entry is in one device queue at a time, and links it by its address; the next one is taken out while the queue is busy, which is when the request before is done.",
     /// An adapter was opened for NDK while NDK was not enabled on it.
     NdkNotEnabled = "ndk-not-enabled"
         windows "A miniport serves OPEN_NDK_ADAPTER_HANDLER only after OID_NDK_SET_STATE has enabled NDK: NDIS-NDK 4.",

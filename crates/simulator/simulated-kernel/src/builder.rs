@@ -165,6 +165,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<Notifications>>();
     parts.add::<Mutex<Keys>>();
     parts.add::<Mutex<Hive>>();
+    parts.add::<Mutex<wdm::device_keys::Instances>>();
     parts.add::<Mutex<Files>>();
     parts.add::<Mutex<Rundowns>>();
     parts.add::<Mutex<SystemCallbacks>>();
@@ -192,6 +193,8 @@ fn parts() -> Parts {
     parts.add::<Mutex<Extensions>>();
     parts.add::<Mutex<Interfaces>>();
     parts.add::<Mutex<DeviceTimers>>();
+    parts.add::<Mutex<io::device_queue::Entries>>();
+    parts.add::<Mutex<io::start_io::Starts>>();
     parts.add::<Mutex<LogEntries>>();
     parts.add::<Mutex<Seen>>();
     // The network stack and Winsock Kernel.

@@ -7,8 +7,8 @@ use crate::{paged, report::bug_check, rule::Rule, running, stack};
 #[cfg(unix)]
 pub use crate::running::in_driver;
 pub use crate::running::{
-    DriverId, NOBODY, SYSTEM_PROCESS, caller, critical, current_site, entered_at, guarded, in_process, process,
-    set_critical, set_guarded, set_thread, thread,
+    DriverId, NOBODY, SYSTEM_PROCESS, attached, caller, critical, current_site, entered_at, guarded, in_process,
+    process, set_attached, set_critical, set_guarded, set_process, set_thread, thread,
 };
 
 /// The driver whose image has just called the kernel, from where, and its stack pointer. Elsewhere than on Windows nobody knows.
@@ -38,7 +38,7 @@ impl Drop for Inside {
 
 /// Calls a driver: checks that it leaves IRQL, locks and critical regions as it found them.
 pub fn call<R>(driver: DriverId, what: &'static str, work: impl FnOnce() -> R) -> R {
-    let (irql, locks, critical) = (current_irql(), locks_held(), running::critical());
+    let (irql, locks, critical, attached) = (current_irql(), locks_held(), running::critical(), running::attached());
     if irql >= Irql::DISPATCH_LEVEL {
         paged::trim();
     }
@@ -61,6 +61,9 @@ pub fn call<R>(driver: DriverId, what: &'static str, work: impl FnOnce() -> R) -
     }
     if running::critical() != critical {
         bug_check(Rule::CriticalRegion, format_args!("{what} returned inside of a critical region"));
+    }
+    if running::attached() != attached {
+        bug_check(Rule::BadArgument, format_args!("{what} returned while its thread is attached to another process"));
     }
     running::leave(before);
     result

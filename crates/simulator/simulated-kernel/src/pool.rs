@@ -150,6 +150,18 @@ pub fn freed_in_words(address: usize) -> String {
     free.map_or_else(String::new, |free| format!(": {}", free.in_words()))
 }
 
+/// How many bytes the block in use has that begins at an address.
+pub fn length_of(address: usize) -> Option<usize> {
+    lock(&POOL).as_ref()?.blocks.get(&address).map(|block| block.size)
+}
+
+/// How many bytes of the block in use around an address lie behind it.
+pub fn room_at(address: usize) -> Option<usize> {
+    let pool = lock(&POOL);
+    let (&start, block) = pool.as_ref()?.blocks.range(..=address).next_back()?;
+    (start + block.size).checked_sub(address).filter(|&room| room > 0)
+}
+
 /// The number of the block in use around an address, and where it was asked for.
 pub fn block_at(address: usize) -> Option<(u64, usize)> {
     let pool = lock(&POOL);

@@ -32,6 +32,8 @@ thread_local! {
     static ENTERED: Cell<Irql> = const { Cell::new(Irql::PASSIVE_LEVEL) };
     /// The number of the system thread; zero for a thread of the test or a processor.
     static THREAD: Cell<u64> = const { Cell::new(0) };
+    /// How many processes it is attached to, one in the other.
+    static ATTACHED: Cell<u32> = const { Cell::new(0) };
     /// The process in whose context the thread runs.
     static PROCESS: Cell<u32> = const { Cell::new(SYSTEM_PROCESS) };
     /// Where the driver called the kernel from, if it is an image.
@@ -120,6 +122,21 @@ pub fn set_guarded(count: u32) {
 /// The number of the process in whose context the thread runs.
 pub fn process() -> u32 {
     PROCESS.get()
+}
+
+/// How many processes the thread is attached to, one in the other.
+pub fn attached() -> u32 {
+    ATTACHED.get()
+}
+
+/// It is attached to one more, or less.
+pub fn set_attached(count: u32) {
+    ATTACHED.set(count);
+}
+
+/// The thread is in the context of another process from now on. The number of the one before.
+pub fn set_process(number: u32) -> u32 {
+    PROCESS.replace(number)
 }
 
 /// Does `work` in the context of a process.

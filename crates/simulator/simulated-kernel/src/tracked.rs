@@ -16,8 +16,8 @@ use std::{
 use ndis::{NET_BUFFER_LIST, WSK_REGISTRATION};
 use wdk_bindings::{
     _DISPATCHER_HEADER, _GENERAL_LOOKASIDE_POOL, ERESOURCE, EX_RUNDOWN_REF, IO_CSQ, IO_REMOVE_LOCK,
-    IO_REMOVE_LOCK_COMMON_BLOCK, IRP, KDPC, KEVENT, KSEMAPHORE, KTIMER, LIST_ENTRY, LOOKASIDE_LIST_EX, MDL,
-    SLIST_HEADER, WORK_QUEUE_ITEM,
+    IO_REMOVE_LOCK_COMMON_BLOCK, IRP, KDEVICE_QUEUE, KDPC, KEVENT, KSEMAPHORE, KTIMER, LIST_ENTRY, LOOKASIDE_LIST_EX,
+    MDL, SLIST_HEADER, WORK_QUEUE_ITEM,
 };
 
 use crate::{
@@ -35,6 +35,7 @@ use crate::{
 pub enum Kind {
     CacheAwareRundown,
     CancelSafeQueue,
+    DeviceQueue,
     Dpc,
     Event,
     Irp,
@@ -72,6 +73,7 @@ impl Kind {
         match self {
             Self::CacheAwareRundown => "run-down protection for each processor",
             Self::CancelSafeQueue => "cancel-safe queue",
+            Self::DeviceQueue => "device queue",
             Self::Dpc => "DPC",
             Self::Event => "event",
             Self::Irp => "IRP",
@@ -95,6 +97,7 @@ impl Kind {
         match self {
             Self::CacheAwareRundown => CACHE_AWARE_BYTES,
             Self::CancelSafeQueue => size_of::<IO_CSQ>(),
+            Self::DeviceQueue => size_of::<KDEVICE_QUEUE>(),
             Self::Dpc => size_of::<KDPC>(),
             Self::Event => size_of::<KEVENT>(),
             Self::Irp => size_of::<IRP>(),
@@ -130,6 +133,7 @@ impl Kind {
         const HEADER: usize = offset_of!(_DISPATCHER_HEADER, WaitListHead);
         match self {
             Self::CancelSafeQueue => (offset_of!(IO_CSQ, ReservePointer), 1),
+            Self::DeviceQueue => (offset_of!(KDEVICE_QUEUE, DeviceListHead), 2),
             Self::Dpc => (offset_of!(KDPC, DpcData), 1),
             Self::Event | Self::Mutex | Self::Semaphore | Self::Timer => (HEADER, 2),
             Self::Irp => (offset_of!(IRP, ThreadListEntry), 2),

@@ -73,6 +73,27 @@ pub fn set_attributes_without_pause(handle: NDIS_HANDLE) -> NDIS_STATUS {
     if status == NDIS_STATUS_SUCCESS { set_ndk(handle) } else { status }
 }
 
+/// General attributes of an adapter for packets of IP, which has no address.
+pub fn general_for_ip() -> NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {
+    NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {
+        MediaType: NDIS_MEDIUM::IP,
+        PhysicalMediumType: NDIS_PHYSICAL_MEDIUM::UNSPECIFIED,
+        MacAddressLength: 0,
+        IfType: IF_TYPE_PROP_VIRTUAL,
+        ..general()
+    }
+}
+
+/// The attributes of such an adapter.
+pub fn set_attributes_for_ip(handle: NDIS_HANDLE) -> NDIS_STATUS {
+    let status = set_registration(handle);
+    if status != NDIS_STATUS_SUCCESS {
+        return status;
+    }
+    let status = report(handle, &general_for_ip());
+    if status == NDIS_STATUS_SUCCESS { set_ndk(handle) } else { status }
+}
+
 pub fn set_registration(handle: NDIS_HANDLE) -> NDIS_STATUS {
     set_registration_with(handle, 0)
 }
@@ -88,6 +109,9 @@ fn set_registration_with(handle: NDIS_HANDLE, more: u32) -> NDIS_STATUS {
     // SAFETY: the adapter is live, and the structure lives until the call returns.
     unsafe { NdisMSetMiniportAttributes(handle, (&raw const attributes).cast()) }
 }
+
+/// The type of an interface that is its vendor's own.
+const IF_TYPE_PROP_VIRTUAL: u16 = 53;
 
 /// The general attributes, as they are right.
 pub fn general() -> NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {

@@ -17,7 +17,7 @@ use wdk_bindings::UNICODE_STRING;
 
 use super::{
     adapter::{Adapter, Adapters, Phase, owed},
-    attributes::whole,
+    attributes::{General, whole},
     bind::{Turn, name_of},
     filter::Filter,
     module::{Changing, Module, ModulePhase, Modules},
@@ -115,10 +115,6 @@ const _: () = {
     assert!(size_of::<PauseParameters>() == 12, "a header, flags and a reason");
     assert!(std::mem::offset_of!(RestartParameters, flags) == 40, "behind an identifier at 32");
 };
-
-/// An Ethernet adapter's `NdisMedium802_3` and `NdisPhysicalMedium802_3`.
-const MEDIUM: u32 = 0;
-const PHYSICAL_MEDIUM: u32 = 14;
 
 impl State {
     /// Attaches every filter to an adapter that has come and is paused.
@@ -360,10 +356,12 @@ impl State {
             (changing.phase, changing.restarted) = (ModulePhase::Restarting, None);
         }
         let adapter = &module.adapter;
+        let media = lock(&adapter.changing).attributes.general.as_ref().map(General::media);
+        let (medium, physical_medium) = media.unwrap_or_default();
         let mut parameters = RestartParameters {
             header: NDIS_OBJECT_HEADER::new(RESTART_TYPE, 1, 44),
-            medium: MEDIUM,
-            physical_medium: PHYSICAL_MEDIUM,
+            medium,
+            physical_medium,
             attributes: attributes.first(),
             lower_index: adapter.if_index,
             lower_luid: adapter.luid,
@@ -405,10 +403,8 @@ fn call_attach(module: &Module) -> NDIS_STATUS {
     let mut parameters = {
         let changing = lock(&adapter.changing);
         let general = changing.attributes.general.as_ref();
-        let mut mac = [0; 32];
-        if let Some(general) = general {
-            mac[..general.mac.len()].copy_from_slice(&general.mac);
-        }
+        let (mac_length, mac) = general.map_or((0, [0; 32]), General::address);
+        let (medium, physical_medium) = general.map_or((0, 0), General::media);
         let none = std::ptr::null();
         AttachParameters {
             header: NDIS_OBJECT_HEADER::new(ATTACH_TYPE, 4, 224),
@@ -421,11 +417,11 @@ fn call_attach(module: &Module) -> NDIS_STATUS {
             connect_state: 1,
             duplex_state: 2,
             speeds: [general.map_or(0, |general| general.link_speed); 2],
-            medium: MEDIUM,
-            physical_medium: PHYSICAL_MEDIUM,
+            medium,
+            physical_medium,
             special: none,
             offload: none,
-            mac_length: 6,
+            mac_length,
             mac,
             base_luid: adapter.luid,
             lower_index: adapter.if_index,

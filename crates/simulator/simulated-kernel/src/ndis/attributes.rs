@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Release;
 use ndis::{
     DEVICE_OBJECT, IF_TYPE_ETHERNET_CSMACD, NDIS_MEDIUM, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
     NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
-    NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_PM_CAPABILITIES, NDIS_PM_CAPABILITIES_REVISION_2,
-    NDIS_STATUS,
+    NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_PHYSICAL_MEDIUM, NDIS_PM_CAPABILITIES,
+    NDIS_PM_CAPABILITIES_REVISION_2, NDIS_STATUS,
 };
 use ndkpi::{
     NDIS_HANDLE, NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_NDK_CAPABILITIES, NDIS_OBJECT_HEADER,
@@ -31,6 +31,9 @@ pub struct Attributes {
 
 /// The general attributes, with copies of what they point to.
 pub struct General {
+    pub medium: NDIS_MEDIUM,
+    /// The type of its interface.
+    pub kind: u16,
     pub mtu: u32,
     pub mac_options: u32,
     pub mac: Vec<u8>,
@@ -38,7 +41,29 @@ pub struct General {
     pub oids: Vec<u32>,
 }
 
+impl General {
+    /// What the adapter looks like, and what it is physically, as the structures of protocols and filters have it. Of one for packets of IP
+    /// the latter is not said.
+    pub fn media(&self) -> (u32, u32) {
+        let is_ip = self.medium == NDIS_MEDIUM::IP;
+        let physical = if is_ip { NDIS_PHYSICAL_MEDIUM::UNSPECIFIED } else { NDIS_PHYSICAL_MEDIUM::ETHERNET };
+        (self.medium.0.cast_unsigned(), physical.0.cast_unsigned())
+    }
+
+    /// The address, and how many of its bytes there are, as the structures of protocols and filters have it.
+    pub fn address(&self) -> (u16, [u8; 32]) {
+        let mut address = [0; 32];
+        address[..self.mac.len()].copy_from_slice(&self.mac);
+        (u16::try_from(self.mac.len()).unwrap_or(0), address)
+    }
+}
+
 impl Attributes {
+    /// Returns true if the frames of the adapter are packets of IP.
+    pub fn is_for_ip(&self) -> bool {
+        self.general.as_ref().is_some_and(|general| general.medium == NDIS_MEDIUM::IP)
+    }
+
     /// The initialisation has succeeded: what is owed must be there.
     pub fn check(&self, adapter: &Adapter) {
         if self.registration.is_none() || self.general.is_none() {
@@ -74,12 +99,15 @@ fn general(adapter: &Adapter, place: *const NDIS_OBJECT_HEADER) {
     // SAFETY: the driver's structure, of the type that its header says.
     let attributes = unsafe { read(whole::<NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES>(place), expected, name) };
     let wrong = |what: &str| -> ! { bug_check(Rule::BadArgument, format_args!("general attributes with {what}")) };
-    if attributes.MediaType != NDIS_MEDIUM::ETHERNET || attributes.IfType != IF_TYPE_ETHERNET_CSMACD {
-        bug_check(Rule::NotSimulated, format_args!("an adapter that is not Ethernet"));
+    let is_ethernet = attributes.MediaType == NDIS_MEDIUM::ETHERNET && attributes.IfType == IF_TYPE_ETHERNET_CSMACD;
+    if !is_ethernet && attributes.MediaType != NDIS_MEDIUM::IP {
+        bug_check(Rule::NotSimulated, format_args!("an adapter that is neither Ethernet nor for packets of IP"));
     }
     let mac = attributes.CurrentMacAddress.get(..usize::from(attributes.MacAddressLength));
-    let Some(mac) = mac.filter(|mac| mac.len() == 6) else { wrong("a hardware address that has not six bytes") };
-    if mac[0] & 1 != 0 || mac == [0; 6] {
+    let Some(mac) = mac.filter(|mac| mac.len() == if is_ethernet { 6 } else { 0 }) else {
+        wrong("a hardware address that has not six bytes, or one of an adapter for packets of IP")
+    };
+    if is_ethernet && (mac[0] & 1 != 0 || mac == [0; 6]) {
         wrong("a hardware address that no adapter can have");
     }
     if attributes.MtuSize == 0 || attributes.MaxXmitLinkSpeed == 0 || attributes.MaxRcvLinkSpeed == 0 {
@@ -105,6 +133,8 @@ fn general(adapter: &Adapter, place: *const NDIS_OBJECT_HEADER) {
         bug_check(Rule::AttributeOrder, format_args!("general attributes are set twice"));
     }
     changing.attributes.general = Some(General {
+        medium: attributes.MediaType,
+        kind: attributes.IfType,
         mtu: attributes.MtuSize,
         mac_options: attributes.MacOptions,
         mac: mac.to_vec(),

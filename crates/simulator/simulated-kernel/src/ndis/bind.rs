@@ -9,7 +9,7 @@ use std::{
 };
 
 use litemap::LiteMap;
-use ndis::{DEVICE_OBJECT, IF_TYPE_ETHERNET_CSMACD, NDIS_STATUS};
+use ndis::{DEVICE_OBJECT, NDIS_STATUS};
 use ndkpi::{
     NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
     status::{NDIS_STATUS_PENDING, NDIS_STATUS_SUCCESS},
@@ -18,6 +18,7 @@ use wdk_bindings::UNICODE_STRING;
 
 use super::{
     adapter::{Adapter, Phase, owed},
+    attributes::General,
     binding::{Binding, BindingPhase, Bindings, event_of},
     clients::Protocol,
     restart::Attributes,
@@ -430,17 +431,15 @@ fn call_bind(state: &Arc<State>, protocol: &Protocol, adapter: &Adapter, place: 
         let changing = lock(&adapter.changing);
         let general = changing.attributes.general.as_ref();
         let speed = general.map_or(0, |general| general.link_speed);
-        let mut mac = [0; 32];
-        if let Some(general) = general {
-            mac[..general.mac.len()].copy_from_slice(&general.mac);
-        }
+        let (mac_length, mac) = general.map_or((0, [0; 32]), General::address);
+        let (medium, physical_medium) = general.map_or((0, 0), General::media);
         let none = std::ptr::null();
         BindParameters {
             header: NDIS_OBJECT_HEADER::new(BIND_TYPE, BIND_REVISION, 312),
             section: &raw const name,
             adapter: &raw const name,
             device: std::ptr::with_exposed_provenance_mut(adapter.devices[0]),
-            medium: 0,
+            medium,
             mtu: general.map_or(0, |general| general.mtu),
             speeds: [speed; 4],
             connect_state: 1,
@@ -449,9 +448,9 @@ fn call_bind(state: &Arc<State>, protocol: &Protocol, adapter: &Adapter, place: 
             old_power: none,
             filters: FILTERS,
             addresses: ADDRESSES,
-            mac_length: 6,
+            mac_length,
             mac,
-            physical_medium: 14,
+            physical_medium,
             scaling: none,
             luid: adapter.luid,
             index: adapter.if_index,
@@ -460,7 +459,7 @@ fn call_bind(state: &Arc<State>, protocol: &Protocol, adapter: &Adapter, place: 
             access: 2,
             direction: 0,
             connection: 1,
-            kind: IF_TYPE_ETHERNET_CSMACD,
+            kind: general.map_or(0, |general| general.kind),
             has_connector: 1,
             ports: none,
             back_fill: 0,

@@ -30,6 +30,25 @@ const SOME: u32 = 0x02 | 0x04;
 const ALL: u32 = 0x08;
 const ANY: u32 = 0x20;
 
+/// Whom an Ethernet frame is for, and its type, in the order of the network.
+fn of_frame(frame: &[u8]) -> Option<(u32, u16)> {
+    let (&first, kind) = (frame.first()?, frame.get(12..14)?);
+    let class = match first {
+        _ if frame.starts_with(&[0xFF; 6]) => ALL,
+        first if first & 1 != 0 => SOME,
+        _ => DIRECTED,
+    };
+    Some((class, u16::from_le_bytes([kind[0], kind[1]])))
+}
+
+/// The same of a packet of IP, which says by its version what it is. To whom it goes is not looked at.
+fn of_packet(packet: &[u8]) -> Option<(u32, u16)> {
+    const IPV4: u16 = 0x0800;
+    const IPV6: u16 = 0x86DD;
+    let kind = if packet.first()? >> 4 == 6 { IPV6 } else { IPV4 };
+    Some((DIRECTED, kind.to_be()))
+}
+
 /// Where a binding is between its opening and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingPhase {
@@ -122,15 +141,10 @@ impl Binding {
 
     /// Whether the protocol wants a frame.
     fn wants(&self, frame: &[u8]) -> bool {
+        let is_ip = lock(&self.adapter.changing).attributes.is_for_ip();
         let changing = lock(&self.changing);
         let receives = [BindingPhase::Running, BindingPhase::Pausing].contains(&changing.phase);
-        let (Some(&first), Some(kind)) = (frame.first(), frame.get(12..14)) else { return false };
-        let class = match first {
-            _ if frame.starts_with(&[0xFF; 6]) => ALL,
-            first if first & 1 != 0 => SOME,
-            _ => DIRECTED,
-        };
-        let kind = u16::from_le_bytes([kind[0], kind[1]]);
+        let Some((class, kind)) = (if is_ip { of_packet(frame) } else { of_frame(frame) }) else { return false };
         let is_of_type = self.types.is_empty() || self.types.contains(&kind);
         receives && (changing.filter & ANY != 0 || changing.filter & class != 0 && is_of_type)
     }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// `NDIS_STATUS_BAD_CHARACTERISTICS`.
-const BAD_CHARACTERISTICS: NDIS_STATUS = NtStatus(0xC001_0005_u32.cast_signed());
+pub const BAD_CHARACTERISTICS: NDIS_STATUS = NtStatus(0xC001_0005_u32.cast_signed());
 
 /// What registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -291,7 +291,8 @@ impl Nic {
     fn join(&self, network: &Network) {
         let (mtu, speed) = self.mtu_and_speed();
         let mut new = NewInterface { mtu, speed, ..NewInterface::ethernet(&self.alias()) };
-        new.mac.copy_from_slice(&self.mac());
+        // One for packets of IP has none.
+        new.mac = self.mac().try_into().unwrap_or_default();
         network.describe(self.if_index(), &new);
         network.set_up(self.if_index(), false);
         if self.adapter.ndk.is_some() {
@@ -470,8 +471,9 @@ impl Nic {
         }
         let answer = self.set(OID_PNP_SET_POWER, &power.0.to_le_bytes());
         if answer.status != NDIS_STATUS_SUCCESS {
-            let status = answer.status;
-            bug_check(Rule::OidAnswer, format_args!("OID_PNP_SET_POWER is answered with {status}, and must not fail"));
+            // A filter has refused it, and the miniport, which may not, has not heard of it.
+            self.stay_in_power(wakes, pauses || restarts);
+            return answer;
         }
         if !wakes {
             self.adapter.check_quiet();
@@ -487,6 +489,20 @@ impl Nic {
             self.tell(NDIS_DEVICE_PNP_EVENT::POWER_PROFILE_CHANGED);
         }
         answer
+    }
+
+    /// The adapter stays in the state of power in which it was, and is as it was there: paused for it, or not.
+    fn stay_in_power(&self, sleeps: bool, is_paused: bool) {
+        if sleeps {
+            let mut changing = lock(&self.adapter.changing);
+            (changing.sleeps, changing.paused_to_sleep) = (true, is_paused);
+            return;
+        }
+        lock(&self.adapter.changing).paused_to_sleep = false;
+        self.state.tell_power(&self.adapter, NDIS_DEVICE_POWER_STATE::D0.0);
+        if is_paused && self.state.restart_stack(&self.adapter).is_err() {
+            bug_check(Rule::NotSimulated, format_args!("an adapter that does not restart when it stays awake"));
+        }
     }
 }
 

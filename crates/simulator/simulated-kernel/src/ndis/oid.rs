@@ -15,11 +15,11 @@ use host::machine::{self, Irql};
 use litemap::LiteMap;
 use ndis::{
     METHOD, NDIS_OBJECT_TYPE_OID_REQUEST, NDIS_OID_REQUEST, NDIS_OID_REQUEST_REVISION_2, NDIS_REQUEST_TYPE,
-    NDIS_SIZEOF_OID_REQUEST_REVISION_2, NDIS_STATUS, QUERY, REQUEST_DATA, SET,
+    NDIS_SIZEOF_OID_REQUEST_REVISION_2, NDIS_STATUS, OID_PNP_SET_POWER, QUERY, REQUEST_DATA, SET,
 };
 use ndkpi::{
     NDIS_HANDLE, NDIS_OBJECT_HEADER, NtStatus, OID_NDK_SET_STATE,
-    status::{NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_PENDING},
+    status::{NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_PENDING, NDIS_STATUS_SUCCESS},
 };
 
 use super::{
@@ -504,6 +504,9 @@ fn check_answer(request: &Request, status: NDIS_STATUS) {
     let (written, read, needed) = lengths(&structure(request));
     let Room { output, input, enough } = request.room;
     let oid = request.oid;
+    if oid == OID_PNP_SET_POWER && request.to.is_none() && status != NDIS_STATUS_SUCCESS {
+        bug_check(Rule::OidAnswer, format_args!("OID_PNP_SET_POWER is answered with {status}, and must not fail"));
+    }
     if written as usize > output || read as usize > input {
         bug_check(
             Rule::OidAnswer,

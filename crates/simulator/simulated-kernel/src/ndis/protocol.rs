@@ -42,8 +42,6 @@ const OPEN_SIZE: u16 = 52;
 /// `NDIS_STATUS_UNSUPPORTED_MEDIA`, `NDIS_STATUS_ADAPTER_NOT_FOUND`.
 const UNSUPPORTED_MEDIA: NDIS_STATUS = NtStatus(0xC001_0019_u32.cast_signed());
 const ADAPTER_NOT_FOUND: NDIS_STATUS = NtStatus(0xC001_0006_u32.cast_signed());
-/// `NdisMedium802_3`.
-const ETHERNET: u32 = 0;
 /// `NDIS_SEND_FLAGS_CHECK_FOR_LOOPBACK`: no protocol hears here what another one sends.
 const CHECK_FOR_LOOPBACK: u32 = 2;
 /// The tag of names that protocols free.
@@ -134,7 +132,8 @@ extern "system" fn NdisOpenAdapterEx(
             return ADAPTER_NOT_FOUND;
         }
         let media = array(wanted.media, wanted.media_count);
-        let Some(medium) = media.iter().position(|&medium| medium == ETHERNET) else { return UNSUPPORTED_MEDIA };
+        let own = lock(&adapter.changing).attributes.general.as_ref().map(|general| general.medium.0.cast_unsigned());
+        let Some(medium) = media.iter().position(|&medium| Some(medium) == own) else { return UNSUPPORTED_MEDIA };
         if state.strikes() {
             return NDIS_STATUS_RESOURCES;
         }

@@ -16,8 +16,9 @@ use ndkpi::{
 use wdk_bindings::{_TIMER_TYPE, BOOLEAN, KDPC, KTIMER, LARGE_INTEGER, PVOID};
 
 use super::{
+    clients::BAD_CHARACTERISTICS,
     owner::Owner,
-    structure::{ndis_routine, pointer, read},
+    structure::{ndis_routine, pointer},
 };
 use crate::{
     argument::Argument,
@@ -113,13 +114,14 @@ extern "system" fn NdisAllocateTimerObject(
     ndis_routine!("NdisAllocateTimerObject", DISPATCH_LEVEL, |state| {
         let owner = state.owner_of(handle);
         let characteristics: *const Characteristics = characteristics.cast();
-        // SAFETY: the driver's structure, which lives until the call returns.
-        let Characteristics { tag, function, context, .. } =
-            unsafe { read(characteristics, Characteristics::HEADER, "NDIS_TIMER_CHARACTERISTICS") };
+        // SAFETY: the driver's structure, which lives until the call returns, and begins with a header.
+        if characteristics.is_null() || unsafe { (*characteristics).header } != Characteristics::HEADER {
+            return BAD_CHARACTERISTICS;
+        }
+        // SAFETY: the header is the expected one, so the structure is all there.
+        let Characteristics { tag, function, context, .. } = unsafe { characteristics.read() };
+        let Some(function) = function else { return BAD_CHARACTERISTICS };
         check_tag(tag, format_args!("a timer of NDIS"));
-        let Some(function) = function else {
-            bug_check(Rule::BadArgument, format_args!("a timer of NDIS without a function"));
-        };
         if state.strikes() {
             return NDIS_STATUS_RESOURCES;
         }
@@ -146,26 +148,43 @@ extern "system" fn NdisSetTimerObject(
     period: i32,
     context: *mut c_void,
 ) -> BOOLEAN {
-    ndis_routine!("NdisSetTimerObject", DISPATCH_LEVEL, |state| {
-        let (memory, _) = find(state, handle);
-        let Ok(milliseconds) = u64::try_from(period) else {
-            bug_check(Rule::BadArgument, format_args!("a timer of NDIS with the period {period}"));
-        };
-        if let Some(timer) = state.locked::<Timers>().0.get_mut(&handle.addr()) {
-            timer.is_periodic = period != 0;
-        }
-        // SAFETY: the memory of a timer, which is never freed. Nobody writes this field.
-        let usual = unsafe { (*memory).usual };
-        // SAFETY: as above; the lock is the only way to what it guards.
-        let said = unsafe { &(*memory).context };
-        let context = if context.is_null() { usual } else { Argument::of(context) };
-        *said.lock().unwrap_or_else(PoisonError::into_inner) = context;
-        // SAFETY: as above. The two are the kernel's.
-        let (timer, dpc) = unsafe { (&raw mut (*memory).timer, &raw mut (*memory).dpc) };
-        let was_set = timer::set(state, timer, due, milliseconds * 1000, dpc);
-        state.preempt();
-        was_set
+    ndis_routine!("NdisSetTimerObject", DISPATCH_LEVEL, |state| set(state, handle, due, period, context))
+}
+
+/// No timer waits for another one here: it expires when it is due.
+#[unsafe(no_mangle)]
+extern "system" fn NdisSetCoalescableTimerObject(
+    handle: NDIS_HANDLE,
+    due: LARGE_INTEGER,
+    period: u32,
+    context: *mut c_void,
+    _tolerance: u32,
+) -> BOOLEAN {
+    ndis_routine!("NdisSetCoalescableTimerObject", DISPATCH_LEVEL, |state| {
+        set(state, handle, due, period.cast_signed(), context)
     })
+}
+
+/// Sets a timer. Whether it was set before.
+fn set(state: &State, handle: NDIS_HANDLE, due: LARGE_INTEGER, period: i32, context: *mut c_void) -> BOOLEAN {
+    let (memory, _) = find(state, handle);
+    let Ok(milliseconds) = u64::try_from(period) else {
+        bug_check(Rule::BadArgument, format_args!("a timer of NDIS with the period {period}"));
+    };
+    if let Some(timer) = state.locked::<Timers>().0.get_mut(&handle.addr()) {
+        timer.is_periodic = period != 0;
+    }
+    // SAFETY: the memory of a timer, which is never freed. Nobody writes this field.
+    let usual = unsafe { (*memory).usual };
+    // SAFETY: as above; the lock is the only way to what it guards.
+    let said = unsafe { &(*memory).context };
+    let context = if context.is_null() { usual } else { Argument::of(context) };
+    *said.lock().unwrap_or_else(PoisonError::into_inner) = context;
+    // SAFETY: as above. The two are the kernel's.
+    let (timer, dpc) = unsafe { (&raw mut (*memory).timer, &raw mut (*memory).dpc) };
+    let was_set = timer::set(state, timer, due, milliseconds * 1000, dpc);
+    state.preempt();
+    was_set
 }
 
 /// A timer that expires again and again does not run any more afterwards; of one that expires once, a call may still be due.

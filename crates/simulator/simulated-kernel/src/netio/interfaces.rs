@@ -30,7 +30,7 @@ fn row(index: NET_IFINDEX, interface: &Interface) -> MIB_IF_ROW2 {
         InterfaceGuid: GUID { Data1: index, ..none },
         Alias: units(&interface.new.alias),
         Description: units(&interface.new.description),
-        PhysicalAddressLength: 6,
+        PhysicalAddressLength: if interface.new.mac == [0; 6] { 0 } else { 6 },
         PhysicalAddress: mac,
         PermanentPhysicalAddress: mac,
         Mtu: interface.new.mtu,

@@ -99,7 +99,7 @@ pub struct DeviceObject {
     pub queues: Mutex<Vec<usize>>,
     pub default_queue: AtomicUsize,
     /// The queues for one kind of requests each, by the kind; zero without one.
-    pub dispatching: Mutex<[usize; 4]>,
+    pub dispatching: Mutex<[usize; 5]>,
     /// The device below it in its stack, if a driver has that; without one there is the bus's.
     pub lower: OnceLock<Arc<Self>>,
     /// The highest device of the stack that it is the lowest of, if that is another one.

@@ -18,7 +18,7 @@ use super::{
     device::DeviceObject,
     function::function,
     object::{Kind, Object, Part},
-    request::{Asks, Outside, RequestObject, owned},
+    request::{Asks, Output, Outside, RequestObject, owned},
 };
 use crate::{
     context::{self, NOBODY},
@@ -145,7 +145,8 @@ impl State {
         }
     }
 
-    fn tell_of_file(self: &Arc<Self>, device: &Arc<DeviceObject>, file: &Arc<FileObject>) -> Result<(), NTSTATUS> {
+    /// Makes the driver's object of a file, if it wants one.
+    fn make_file_object(self: &Arc<Self>, device: &DeviceObject, file: &Arc<FileObject>) -> Result<(), NTSTATUS> {
         let Some((config, attributes)) = device.with.files else { return Ok(()) };
         // As it may be set with the flag that an object can be optional.
         let class = config.FileObjectClass & !_WDF_FILEOBJECT_CLASS::WdfFileObjectCanBeOptional;
@@ -155,10 +156,21 @@ impl State {
             let object = object.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
             file.handle.store(object.handle, Release);
         }
-        let Some(create) = config.EvtDeviceFileCreate else { return Ok(()) };
-        // A request without buffers, which the driver has from no queue.
-        let request = Arc::new(RequestObject::new(Asks::Create, 0, &[], 0));
-        self.register_request(device, &request);
+        Ok(())
+    }
+
+    fn tell_of_file(self: &Arc<Self>, device: &Arc<DeviceObject>, file: &Arc<FileObject>) -> Result<(), NTSTATUS> {
+        self.make_file_object(device, file)?;
+        if let Some(queue) = self.queue_for_files(device) {
+            // Then no callback for it is called.
+            let request = self.request_of_file(device, file);
+            self.enqueue(&queue, &request);
+            return self.created(device, &request);
+        }
+        let create = device.with.files.and_then(|(config, _)| config.EvtDeviceFileCreate);
+        let Some(create) = create else { return Ok(()) };
+        // The driver has the request from no queue.
+        let request = self.request_of_file(device, file);
         lock(&request.progress).outside = Outside::Kept;
         let (of_device, of_request) = (device.handle.load(Acquire), request.handle.load(Acquire));
         context::call(device.owner, "EvtDeviceFileCreate", || {
@@ -167,9 +179,30 @@ impl State {
             // SAFETY: the driver's own callback, with live handles.
             unsafe { create(device, request, file.pointer()) };
         });
+        self.created(device, &request)
+    }
+
+    /// A request without buffers that is to create a file.
+    fn request_of_file(self: &Arc<Self>, device: &Arc<DeviceObject>, file: &Arc<FileObject>) -> Arc<RequestObject> {
+        file.request_begins();
+        let request = RequestObject::of(Asks::Create, 0, &[], Output::Copied(0), Some(file.clone()));
+        let request = Arc::new(request);
+        self.register_request(device, &request);
+        request
+    }
+
+    /// Waits for the end of a request that creates a file.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says.
+    fn created(self: &Arc<Self>, device: &DeviceObject, request: &RequestObject) -> Result<(), NTSTATUS> {
         let end = self.machine.now().saturating_add(self.request_limit());
         let is_complete = || lock(&request.progress).outcome.is_some();
         if !waiting::until(self, Some(end), "a file", is_complete) {
+            if !request.was_delivered() && !device.powered.load(Acquire) && !device.control {
+                bug_check(Rule::NotSimulated, format_args!("a file is created in a queue while its device sleeps"));
+            }
             bug_check(Rule::RequestNeverCompleted, format_args!("the creation of a file is not completed"));
         }
         match request.collect().0 {

@@ -29,6 +29,7 @@ pub mod request;
 pub mod request_cancel;
 pub mod request_facts;
 pub mod request_irp;
+mod request_mdl;
 pub mod request_user;
 pub mod resources;
 pub mod sent;
@@ -108,7 +109,7 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
-        let lists: [&[(&'static str, *const ())]; 20] = [
+        let lists: [&[(&'static str, *const ())]; 21] = [
             &device_init::entries(),
             &file::entries(),
             &idle::entries(),
@@ -122,6 +123,7 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
             &query_interface::entries(),
             &queue::entries(),
             &request_irp::entries(),
+            &request_mdl::entries(),
             &request_user::entries(),
             &resources::entries(),
             &sent::entries(),

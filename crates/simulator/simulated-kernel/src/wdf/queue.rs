@@ -212,6 +212,12 @@ impl State {
         if device.finished.load(Acquire) { self.queue_for(device, asks) } else { None }
     }
 
+    /// The queue that the driver has named for requests that create files. The default queue has none of them.
+    pub fn queue_for_files(&self, device: &DeviceObject) -> Option<Arc<QueueObject>> {
+        let queue = dispatched(device, Asks::Create).filter(|&queue| queue != 0)?;
+        self.object(queue).part()
+    }
+
     /// A request comes to a device: its driver looks at it first, if it wants to, and puts it into its queue then.
     pub fn request_arrives(self: &Arc<Self>, device: &Arc<DeviceObject>, request: &Arc<RequestObject>) {
         if let Some(look) = device.with.looks_first {
@@ -780,7 +786,8 @@ pub extern "C" fn WdfDeviceEnqueueRequest(
 }
 
 /// The kinds of requests that may have a queue of their own, by their numbers for the framework.
-const KINDS: [(WDF_REQUEST_TYPE, Asks); 4] = [
+const KINDS: [(WDF_REQUEST_TYPE, Asks); 5] = [
+    (_WDF_REQUEST_TYPE::WdfRequestTypeCreate, Asks::Create),
     (_WDF_REQUEST_TYPE::WdfRequestTypeRead, Asks::Read),
     (_WDF_REQUEST_TYPE::WdfRequestTypeWrite, Asks::Write),
     (_WDF_REQUEST_TYPE::WdfRequestTypeDeviceControl, Asks::Control),
@@ -802,9 +809,6 @@ pub extern "C" fn WdfDeviceConfigureRequestDispatching(
 ) -> NTSTATUS {
     routine!("WdfDeviceConfigureRequestDispatching", DISPATCH_LEVEL, |state| {
         let (_, device) = device(state, handle);
-        if kind == _WDF_REQUEST_TYPE::WdfRequestTypeCreate {
-            bug_check(Rule::NotSimulated, format_args!("a queue for requests that create files"));
-        }
         let Some(place) = KINDS.iter().position(|(number, _)| *number == kind) else {
             return STATUS_INVALID_PARAMETER;
         };
@@ -817,12 +821,14 @@ pub extern "C" fn WdfDeviceConfigureRequestDispatching(
             return STATUS_INVALID_DEVICE_STATE;
         }
         let of_queue = to.handle.load(Acquire);
-        if !to.is_for(KINDS[place].1) || device.default_queue.load(Acquire) == of_queue {
+        // Files are created by no other queue, so that it may be the default one.
+        let creates = KINDS[place].1 == Asks::Create;
+        if !to.is_for(KINDS[place].1) || !creates && device.default_queue.load(Acquire) == of_queue {
             return STATUS_INVALID_DEVICE_REQUEST;
         }
         let mut dispatching = lock(&device.dispatching);
         if dispatching[place] != 0 {
-            return STATUS_WDF_BUSY;
+            return if creates { STATUS_INVALID_PARAMETER } else { STATUS_WDF_BUSY };
         }
         dispatching[place] = of_queue;
         STATUS_SUCCESS

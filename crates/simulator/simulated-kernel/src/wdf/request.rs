@@ -198,6 +198,8 @@ pub struct RequestObject {
     pub cancelled: AtomicBool,
     /// The handles of the memory objects of input and output; 0 until the driver has asked for them.
     pub memory: [Mutex<usize>; 2],
+    /// The addresses of the MDLs of output and input; 0 until the driver has asked for them.
+    pub mdls: [Mutex<usize>; 2],
     /// Its IRP, when the driver has asked for that.
     pub irp: Mutex<Option<Arc<Request>>>,
     /// What it is when it is sent on, for the part of the framework that does so.
@@ -347,6 +349,7 @@ impl RequestObject {
             progress: Mutex::new(progress),
             cancelled: AtomicBool::new(false),
             memory: Default::default(),
+            mdls: Default::default(),
             irp: Mutex::default(),
             outgoing: Mutex::default(),
         }
@@ -443,6 +446,11 @@ impl RequestObject {
     /// Its buffers are the caller's own, and the system knows only their addresses (`METHOD_NEITHER`).
     pub const fn has_own_buffers(&self) -> bool {
         method(self.code) == 3
+    }
+
+    /// Its buffers are the system's copies (`METHOD_BUFFERED`).
+    pub const fn is_buffered(&self) -> bool {
+        method(self.code) == 0
     }
 
     /// The input, and how long it is.
@@ -551,7 +559,8 @@ impl State {
         if status == STATUS_PENDING {
             bug_check(Rule::RequestInformation, format_args!("a request is completed with STATUS_PENDING"));
         }
-        if information > request.room() {
+        // Of a file that is created it says how.
+        if request.asks != Asks::Create && information > request.room() {
             let room = request.room();
             bug_check(
                 Rule::RequestInformation,
@@ -587,6 +596,7 @@ impl State {
     pub fn finish_request(self: &Arc<Self>, request: &Arc<RequestObject>, status: NTSTATUS, information: usize) {
         // The pages are unlocked before the process can know of the end.
         drop(lock(&request.locked).take());
+        self.free_mdls(request);
         let irp = lock(&request.irp).take();
         if let Some(irp) = irp {
             if matches!(irp.maker, Maker::Preprocessed(_)) {

@@ -40,7 +40,7 @@ fn physical(state: &State, address: usize) -> u64 {
 }
 
 /// The memory that lies there physically; `None` if that is a device's, or nothing.
-fn memory_at(physical: u64) -> Option<usize> {
+pub(super) fn memory_at(physical: u64) -> Option<usize> {
     if physical & OTHER != 0 {
         return usize::try_from(physical & !OTHER).ok();
     }
@@ -59,31 +59,135 @@ extern "C" fn MmGetPhysicalAddress(address: PVOID) -> PHYSICAL_ADDRESS {
     })
 }
 
-/// At least a page, so that it begins with one.
+/// What a driver wants of memory that is physically in one piece.
+struct Wanted {
+    size: SIZE_T,
+    lowest: PHYSICAL_ADDRESS,
+    highest: PHYSICAL_ADDRESS,
+    /// No multiple of it lies inside; none if it is zero.
+    boundary: PHYSICAL_ADDRESS,
+}
+
+/// `MmNotMapped` and what is above are no types of a cache.
+const CACHE_TYPES: u32 = 4;
+/// `MM_ANY_NODE_OK`. There is one node.
+const ANY_NODE: ULONG = 0x8000_0000;
+
+fn number(address: PHYSICAL_ADDRESS) -> u64 {
+    // SAFETY: every value of the union's numbers is one.
+    unsafe { address.QuadPart }.cast_unsigned()
+}
+
+/// Allocates memory that is physically in one piece: at least a page, so that it begins with one.
+fn contiguous(state: &State, wanted: &Wanted) -> PVOID {
+    if wanted.size == 0 {
+        bug_check(Rule::BadArgument, format_args!("contiguous memory of zero bytes"));
+    }
+    let boundary = number(wanted.boundary);
+    if boundary != 0 && !boundary.is_power_of_two() {
+        bug_check(Rule::BadArgument, format_args!("contiguous memory that may not cross multiples of {boundary:#x}"));
+    }
+    if state.strikes() {
+        return ptr::null_mut();
+    }
+    let size = usize::try_from(wanted.size).unwrap_or(usize::MAX).max(pool::PAGE);
+    let Some(block) = pool::allocate(context::caller(), size, TAG, false) else { return ptr::null_mut() };
+    let first = physical(state, block);
+    let last = first + (size as u64 - 1);
+    let crosses = boundary != 0 && first / boundary != last / boundary;
+    if first < number(wanted.lowest) || last > number(wanted.highest) || crosses {
+        pool::free(block, Some(TAG));
+        return ptr::null_mut();
+    }
+    ptr::with_exposed_provenance_mut(block)
+}
+
+fn check_cache(cache: u32) {
+    if cache >= CACHE_TYPES {
+        bug_check(Rule::BadArgument, format_args!("contiguous memory with the type of cache {cache}, which is none"));
+    }
+}
+
+const ZERO: PHYSICAL_ADDRESS = LARGE_INTEGER { QuadPart: 0 };
+
 #[unsafe(no_mangle)]
 extern "C" fn MmAllocateContiguousMemory(size: SIZE_T, highest: PHYSICAL_ADDRESS) -> PVOID {
     routine!("MmAllocateContiguousMemory", DISPATCH_LEVEL, |state| {
-        if size == 0 {
-            bug_check(Rule::BadArgument, format_args!("contiguous memory of zero bytes"));
+        contiguous(state, &Wanted { size, lowest: ZERO, highest, boundary: ZERO })
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn MmAllocateContiguousMemorySpecifyCache(
+    size: SIZE_T,
+    lowest: PHYSICAL_ADDRESS,
+    highest: PHYSICAL_ADDRESS,
+    boundary: PHYSICAL_ADDRESS,
+    cache: u32,
+) -> PVOID {
+    routine!("MmAllocateContiguousMemorySpecifyCache", DISPATCH_LEVEL, |state| {
+        check_cache(cache);
+        contiguous(state, &Wanted { size, lowest, highest, boundary })
+    })
+}
+
+/// With one node it makes no difference which is preferred.
+#[unsafe(no_mangle)]
+extern "C" fn MmAllocateContiguousMemorySpecifyCacheNode(
+    size: SIZE_T,
+    lowest: PHYSICAL_ADDRESS,
+    highest: PHYSICAL_ADDRESS,
+    boundary: PHYSICAL_ADDRESS,
+    cache: u32,
+    _node: ULONG,
+) -> PVOID {
+    routine!("MmAllocateContiguousMemorySpecifyCacheNode", DISPATCH_LEVEL, |state| {
+        check_cache(cache);
+        contiguous(state, &Wanted { size, lowest, highest, boundary })
+    })
+}
+
+/// Memory that does not run, or does; here none does.
+#[unsafe(no_mangle)]
+extern "C" fn MmAllocateContiguousNodeMemory(
+    size: SIZE_T,
+    lowest: PHYSICAL_ADDRESS,
+    highest: PHYSICAL_ADDRESS,
+    boundary: PHYSICAL_ADDRESS,
+    protect: ULONG,
+    node: ULONG,
+) -> PVOID {
+    /// `PAGE_READWRITE` and `PAGE_EXECUTE_READWRITE`, and `PAGE_NOCACHE` and `PAGE_WRITECOMBINE`: one of each at most.
+    const ACCESS: ULONG = 0x04 | 0x40;
+    const CACHE: ULONG = 0x200 | 0x400;
+    routine!("MmAllocateContiguousNodeMemory", DISPATCH_LEVEL, |state| {
+        let has_access = (protect & ACCESS).is_power_of_two() && (protect & CACHE).count_ones() <= 1;
+        if !has_access || protect & !(ACCESS | CACHE) != 0 {
+            bug_check(Rule::BadArgument, format_args!("contiguous memory with the protection {protect:#x}"));
         }
-        if state.strikes() {
+        if node != 0 && node != ANY_NODE {
             return ptr::null_mut();
         }
-        let size = usize::try_from(size).unwrap_or(usize::MAX).max(pool::PAGE);
-        let Some(block) = pool::allocate(context::caller(), size, TAG, false) else { return ptr::null_mut() };
-        // SAFETY: every value of the union's numbers is one.
-        let highest = unsafe { highest.QuadPart }.cast_unsigned();
-        if physical(state, block) + (size as u64 - 1) > highest {
-            pool::free(block, Some(TAG));
-            return ptr::null_mut();
-        }
-        ptr::with_exposed_provenance_mut(block)
+        contiguous(state, &Wanted { size, lowest, highest, boundary })
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn MmFreeContiguousMemory(block: PVOID) {
     routine!("MmFreeContiguousMemory", DISPATCH_LEVEL, |_| pool::free(block.expose_provenance(), Some(TAG)));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn MmFreeContiguousMemorySpecifyCache(block: PVOID, size: SIZE_T, cache: u32) {
+    routine!("MmFreeContiguousMemorySpecifyCache", DISPATCH_LEVEL, |_| {
+        check_cache(cache);
+        let address = block.expose_provenance();
+        let (wanted, given) = (usize::try_from(size).unwrap_or(usize::MAX).max(pool::PAGE), pool::length_of(address));
+        if given.is_some_and(|given| given != wanted) {
+            bug_check(Rule::BadArgument, format_args!("contiguous memory is freed as {size} bytes, which it has not"));
+        }
+        pool::free(address, Some(TAG));
+    });
 }
 
 /// `MM_COPY_MEMORY_PHYSICAL` and `MM_COPY_MEMORY_VIRTUAL`.

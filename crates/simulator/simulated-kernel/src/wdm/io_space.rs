@@ -2,6 +2,9 @@
 //!
 //! A range is a block of the pool as long as somebody has it mapped, so that a use after the last one has unmapped it is one of memory that
 //! is free. What it holds stays with the device meanwhile. Two mappings of a range are at one address.
+//!
+//! A driver may map other physical addresses too. That of the system's memory is the memory itself. Where nothing is, all bits are set, as
+//! on a bus where nobody answers.
 
 use std::{collections::BTreeMap, ptr, sync::Mutex};
 
@@ -10,7 +13,7 @@ use wdk_bindings::{
     STATUS_INVALID_PARAMETER_1, STATUS_SUCCESS, ULONG,
 };
 
-use super::mdl;
+use super::{addresses::memory_at, mdl};
 use crate::{
     context::{self, NOBODY},
     pool,
@@ -47,8 +50,19 @@ struct Memory {
 struct Mapping {
     address: usize,
     length: usize,
-    range: u64,
+    of: Mapped,
     site: usize,
+}
+
+/// What is mapped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mapped {
+    /// The memory of a device: its range.
+    Device(u64),
+    /// The system's, which is somebody else's to free.
+    System,
+    /// Nothing: the block that stands for it.
+    Nothing(usize),
 }
 
 /// The memory of all devices.
@@ -119,6 +133,12 @@ impl IoSpace {
         let is_inside = length > 0 && offset.checked_add(length).is_some_and(|end| end <= memory.length);
         is_inside.then_some((range, offset, memory))
     }
+
+    /// Returns true if some of these bytes are a device's.
+    fn touches(&self, start: u64, length: usize) -> bool {
+        let end = start.saturating_add(length as u64);
+        self.ranges.range(..end).next_back().is_some_and(|(&range, memory)| range + memory.length as u64 > start)
+    }
 }
 
 impl State {
@@ -148,7 +168,8 @@ impl State {
         let (mapping, has_users) = {
             let space = self.locked::<IoSpace>();
             let is_of = |start: u64| ranges.iter().any(|range| range.start == start);
-            let mapping = space.mappings.iter().find(|mapping| is_of(mapping.range));
+            let mapping =
+                space.mappings.iter().find(|mapping| matches!(mapping.of, Mapped::Device(range) if is_of(range)));
             let has_users = space.ranges.iter().any(|(&start, memory)| is_of(start) && memory.users > 0);
             (mapping.map(|mapping| (mapping.address, mapping.length, mapping.site)), has_users)
         };
@@ -189,15 +210,22 @@ impl State {
         let site = context::current_site();
         let mut space = self.locked::<IoSpace>();
         let Some((range, offset, memory)) = space.around(start, length) else {
+            let is_wrong = length == 0 || space.touches(start, length);
             drop(space);
-            bug_check(
-                Rule::BadArgument,
-                format_args!("{length} bytes are mapped at the physical address {start:#x}, where no device has them"),
-            );
+            if is_wrong {
+                let words = "where a device has some of them, or none are wanted";
+                bug_check(
+                    Rule::BadArgument,
+                    format_args!("{length} bytes are mapped at the physical address {start:#x}, {words}"),
+                );
+            }
+            let Some((address, of)) = map_other(start, length) else { return ptr::null_mut() };
+            self.locked::<IoSpace>().mappings.push(Mapping { address, length, of, site });
+            return ptr::with_exposed_provenance_mut(address);
         };
         let Some(block) = memory.enter() else { return ptr::null_mut() };
         let address = block + offset;
-        space.mappings.push(Mapping { address, length, range, site });
+        space.mappings.push(Mapping { address, length, of: Mapped::Device(range), site });
         ptr::with_exposed_provenance_mut(address)
     }
 
@@ -208,10 +236,16 @@ impl State {
             let at_address = |mapping: &&Mapping| mapping.address == address.addr();
             let found = space.mappings.iter().rposition(|one| at_address(&one) && one.length == length);
             match found.map(|found| space.mappings.remove(found)) {
-                Some(mapping) => {
-                    if let Some(memory) = space.ranges.get_mut(&mapping.range) {
+                Some(Mapping { of: Mapped::Device(range), .. }) => {
+                    if let Some(memory) = space.ranges.get_mut(&range) {
                         memory.leave();
                     }
+                    return;
+                }
+                Some(Mapping { of: Mapped::System, .. }) => return,
+                Some(Mapping { of: Mapped::Nothing(block), .. }) => {
+                    drop(space);
+                    pool::free(block, Some(TAG));
                     return;
                 }
                 None => space.mappings.iter().find(at_address).map(|mapping| (mapping.length, mapping.site)),
@@ -246,6 +280,31 @@ impl State {
             memory.leave();
         }
     }
+}
+
+/// Maps what is no device's. The address; `None` if there is no memory.
+fn map_other(start: u64, length: usize) -> Option<(usize, Mapped)> {
+    if let Some(address) = memory_at(start) {
+        let room = pool::room_at(address);
+        if !pool::contains(address) || room.is_some_and(|room| room >= length) {
+            return Some((address, Mapped::System));
+        }
+        let freed = pool::freed_in_words(address);
+        if room.is_some() || !freed.is_empty() {
+            let words = "which are not all locked: their owner may give them back";
+            bug_check(
+                Rule::UseAfterFree,
+                format_args!("{length} bytes of memory are mapped at the physical address {start:#x}, {words}{freed}"),
+            );
+        }
+    }
+    let offset = usize::try_from(start % pool::PAGE as u64).unwrap_or(0);
+    let size = offset.checked_add(length)?.checked_next_multiple_of(pool::PAGE)?;
+    let block = pool::allocate(context::caller(), size, TAG, true)?;
+    let place: *mut u8 = ptr::with_exposed_provenance_mut(block);
+    // SAFETY: a new block with so many bytes.
+    unsafe { place.write_bytes(0xFF, size) };
+    Some((block + offset, Mapped::Nothing(block)))
 }
 
 #[unsafe(no_mangle)]

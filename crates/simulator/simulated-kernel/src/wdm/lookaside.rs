@@ -4,9 +4,9 @@
 //! structure's functions.
 
 use wdk_bindings::{
-    LOOKASIDE_LIST_EX, NTSTATUS, PALLOCATE_FUNCTION, PALLOCATE_FUNCTION_EX, PFREE_FUNCTION, PFREE_FUNCTION_EX,
-    PLOOKASIDE_LIST_EX, PNPAGED_LOOKASIDE_LIST, POOL_TYPE, SIZE_T, STATUS_INVALID_PARAMETER_4,
-    STATUS_INVALID_PARAMETER_5, STATUS_SUCCESS, ULONG, USHORT,
+    ALLOCATE_FUNCTION, LOOKASIDE_LIST_EX, NTSTATUS, PALLOCATE_FUNCTION, PALLOCATE_FUNCTION_EX, PFREE_FUNCTION,
+    PFREE_FUNCTION_EX, PLOOKASIDE_LIST_EX, PNPAGED_LOOKASIDE_LIST, POOL_TYPE, PVOID, SIZE_T,
+    STATUS_INVALID_PARAMETER_4, STATUS_INVALID_PARAMETER_5, STATUS_SUCCESS, ULONG, USHORT,
 };
 
 use super::memory::{self, ExAllocatePoolWithTag, ExFreePool};
@@ -19,6 +19,9 @@ use crate::{
     tracked::{Kind, Object},
 };
 
+/// What a list allocates with, as it is declared here.
+type Allocate = Option<extern "C-unwind" fn(POOL_TYPE, SIZE_T, ULONG) -> PVOID>;
+
 /// The kinds of pool of the two older kinds of list.
 const NON_PAGED: POOL_TYPE = 0;
 const PAGED: POOL_TYPE = 1;
@@ -30,7 +33,9 @@ fn initialise(state: &State, place: PLOOKASIDE_LIST_EX, kind: POOL_TYPE, size: S
     list.L.Type = kind;
     list.L.Tag = tag;
     list.L.Size = ULONG::try_from(size).unwrap_or(ULONG::MAX);
-    list.L.__bindgen_anon_4.Allocate = Some(ExAllocatePoolWithTag);
+    // SAFETY: the same routine. It may raise an exception in the driver, which calls it itself, and no code of this crate does.
+    let allocate = unsafe { std::mem::transmute::<Allocate, ALLOCATE_FUNCTION>(Some(ExAllocatePoolWithTag)) };
+    list.L.__bindgen_anon_4.Allocate = allocate;
     list.L.__bindgen_anon_5.Free = Some(ExFreePool);
     // Written after a look whether there is one already.
     state.track(place.expose_provenance(), context::caller(), Object::plain(Kind::Lookaside));

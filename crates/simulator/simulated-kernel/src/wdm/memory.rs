@@ -4,10 +4,11 @@ use std::{fmt::Arguments, ptr};
 
 use host::machine::{self, Irql};
 use wdk_bindings::{
-    POOL_FLAG_NON_PAGED, POOL_FLAG_NON_PAGED_EXECUTE, POOL_FLAG_PAGED, POOL_FLAG_RAISE_ON_FAILURE,
-    POOL_FLAG_UNINITIALIZED, POOL_FLAGS, POOL_TYPE, PVOID, SIZE_T, ULONG,
+    NTSTATUS, POOL_FLAG_NON_PAGED, POOL_FLAG_NON_PAGED_EXECUTE, POOL_FLAG_PAGED, POOL_FLAG_RAISE_ON_FAILURE,
+    POOL_FLAG_UNINITIALIZED, POOL_FLAGS, POOL_TYPE, PVOID, SIZE_T, STATUS_INSUFFICIENT_RESOURCES, ULONG,
 };
 
+use super::exception::or_raise;
 use crate::{context, paged, pool, report::bug_check, routine::routine, rule::Rule, state::State};
 
 /// A tag is one to four characters. The highest bit of the last one has another meaning.
@@ -46,8 +47,9 @@ fn check_size(size: SIZE_T) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ExAllocatePool2(flags: POOL_FLAGS, size: SIZE_T, tag: ULONG) -> PVOID {
-    routine!("ExAllocatePool2", |state| allocate(state, wanted_by(flags, size, tag), size, tag))
+extern "C-unwind" fn ExAllocatePool2(flags: POOL_FLAGS, size: SIZE_T, tag: ULONG) -> PVOID {
+    let memory = routine!("ExAllocatePool2", |state| allocate(state, wanted_by(flags, size, tag), size, tag));
+    or_raise("ExAllocatePool2", memory)
 }
 
 /// What a driver says of memory that it wants.
@@ -60,16 +62,14 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// What the driver gets if there is no such memory.
-    pub fn refused(self) -> PVOID {
-        if self.raises {
-            bug_check(Rule::NotSimulated, format_args!("an exception for an allocation that failed"));
-        }
-        ptr::null_mut()
+    /// What the driver gets if there is no such memory: nothing, or an exception.
+    pub const fn refused(self) -> Result<PVOID, NTSTATUS> {
+        if self.raises { Err(STATUS_INSUFFICIENT_RESOURCES) } else { Ok(ptr::null_mut()) }
     }
 }
 
-pub(super) fn allocate(state: &State, wanted: Wanted, size: SIZE_T, tag: ULONG) -> PVOID {
+/// Allocates. What the routine is to raise, if that fails and the driver wants an exception.
+pub(super) fn allocate(state: &State, wanted: Wanted, size: SIZE_T, tag: ULONG) -> Result<PVOID, NTSTATUS> {
     if wanted.paged && machine::current_irql() > Irql::APC_LEVEL {
         bug_check(Rule::IrqlTooHigh, format_args!("paged pool at {}", machine::current_irql()));
     }
@@ -82,7 +82,7 @@ pub(super) fn allocate(state: &State, wanted: Wanted, size: SIZE_T, tag: ULONG) 
     } else {
         pool::allocate(context::caller(), size, tag, wanted.zeroed)
     };
-    address.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
+    address.map_or_else(|| wanted.refused(), |address| Ok(ptr::with_exposed_provenance_mut(address)))
 }
 
 /// What the older kinds of pool mean: paged or not. `None` for those that nothing may ask for any more.
@@ -105,11 +105,12 @@ pub(super) const QUOTA: POOL_TYPE = 8;
 /// As `ExAllocatePool2`, but memory that may run is what many drivers get that do not say otherwise: that is no broken rule here. The
 /// memory does not run in any case.
 #[unsafe(no_mangle)]
-pub extern "C" fn ExAllocatePoolWithTag(pool: POOL_TYPE, size: SIZE_T, tag: ULONG) -> PVOID {
-    routine!("ExAllocatePoolWithTag", |state| {
+pub extern "C-unwind" fn ExAllocatePoolWithTag(pool: POOL_TYPE, size: SIZE_T, tag: ULONG) -> PVOID {
+    let memory = routine!("ExAllocatePoolWithTag", |state| {
         check_tag(tag, format_args!("an allocation of {size} bytes"));
         allocate(state, wanted_of(pool, size), size, tag)
-    })
+    });
+    or_raise("ExAllocatePoolWithTag", memory)
 }
 
 /// Returns true if memory of one of the older kinds of pool may be paged out. Ends the test for those that nothing may ask for any more.

@@ -1,20 +1,44 @@
 //! Objects of the kernel of every kind: their handles are closed, and references to them counted.
 
-use wdk_bindings::{HANDLE, LONG_PTR, NTSTATUS, PVOID, STATUS_SUCCESS, ULONG};
+use std::sync::Arc;
+
+use wdk_bindings::{HANDLE, KPROCESSOR_MODE, LONG_PTR, NTSTATUS, PVOID, STATUS_SUCCESS, ULONG};
 
 use super::handles;
 use crate::{report::bug_check, routine::routine, rule::Rule, state::State};
 
 #[unsafe(no_mangle)]
 extern "C" fn ZwClose(handle: HANDLE) -> NTSTATUS {
-    routine!("ZwClose", |state| {
-        handles::check_handle(state, handle.addr());
-        let closed =
-            state.close_thread(handle.addr()) || state.close_key(handle.addr()) || state.close_opened(handle.addr());
-        handles::forget_process(state, handle.addr());
-        if !closed {
-            bug_check(Rule::BadHandle, format_args!("{handle:p} is closed and is not open"));
+    routine!("ZwClose", |state| close(state, handle))
+}
+
+/// As [`ZwClose`], for a handle of a driver's. A program's are not the driver's to close here.
+#[unsafe(no_mangle)]
+extern "C" fn ObCloseHandle(handle: HANDLE, mode: KPROCESSOR_MODE) -> NTSTATUS {
+    routine!("ObCloseHandle", APC_LEVEL, |state| {
+        if mode != 0 {
+            bug_check(Rule::NotSimulated, format_args!("a handle of a program that a driver closes"));
         }
+        close(state, handle)
+    })
+}
+
+fn close(state: &Arc<State>, handle: HANDLE) -> NTSTATUS {
+    handles::check_handle(state, handle.addr());
+    let closed =
+        state.close_thread(handle.addr()) || state.close_key(handle.addr()) || state.close_opened(handle.addr());
+    handles::forget_process(state, handle.addr());
+    if !closed {
+        bug_check(Rule::BadHandle, format_args!("{handle:p} is closed and is not open"));
+    }
+    STATUS_SUCCESS
+}
+
+/// A chance for others.
+#[unsafe(no_mangle)]
+extern "C" fn ZwYieldExecution() -> NTSTATUS {
+    routine!("ZwYieldExecution", PASSIVE_LEVEL, |state| {
+        state.preempt();
         STATUS_SUCCESS
     })
 }

@@ -2,7 +2,10 @@
 
 use wdk_bindings::{POOL_FLAG_NON_PAGED, POOL_FLAGS, POOL_TYPE, PVOID, SIZE_T, ULONG};
 
-use super::memory::{QUOTA, Wanted, allocate, check_tag, free, wanted_by, wanted_of};
+use super::{
+    exception::or_raise,
+    memory::{QUOTA, Wanted, allocate, check_tag, free, wanted_by, wanted_of},
+};
 use crate::{report::bug_check, routine::routine, rule::Rule};
 
 /// The tag of what is allocated without one.
@@ -17,34 +20,39 @@ fn with_quota(pool: POOL_TYPE, size: SIZE_T) -> Wanted {
 
 /// No quota is counted: it is never used up.
 #[unsafe(no_mangle)]
-extern "C" fn ExAllocatePoolWithQuotaTag(pool: POOL_TYPE, size: SIZE_T, tag: ULONG) -> PVOID {
-    routine!("ExAllocatePoolWithQuotaTag", DISPATCH_LEVEL, |state| {
+extern "C-unwind" fn ExAllocatePoolWithQuotaTag(pool: POOL_TYPE, size: SIZE_T, tag: ULONG) -> PVOID {
+    let memory = routine!("ExAllocatePoolWithQuotaTag", DISPATCH_LEVEL, |state| {
         check_tag(tag, format_args!("an allocation of {size} bytes"));
         allocate(state, with_quota(pool, size), size, tag)
-    })
+    });
+    or_raise("ExAllocatePoolWithQuotaTag", memory)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ExAllocatePoolWithQuota(pool: POOL_TYPE, size: SIZE_T) -> PVOID {
-    routine!("ExAllocatePoolWithQuota", DISPATCH_LEVEL, |state| {
+extern "C-unwind" fn ExAllocatePoolWithQuota(pool: POOL_TYPE, size: SIZE_T) -> PVOID {
+    let memory = routine!("ExAllocatePoolWithQuota", DISPATCH_LEVEL, |state| {
         allocate(state, with_quota(pool, size), size, NO_TAG)
-    })
+    });
+    or_raise("ExAllocatePoolWithQuota", memory)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ExAllocatePool(pool: POOL_TYPE, size: SIZE_T) -> PVOID {
-    routine!("ExAllocatePool", DISPATCH_LEVEL, |state| allocate(state, wanted_of(pool, size), size, NO_TAG))
+extern "C-unwind" fn ExAllocatePool(pool: POOL_TYPE, size: SIZE_T) -> PVOID {
+    let memory =
+        routine!("ExAllocatePool", DISPATCH_LEVEL, |state| allocate(state, wanted_of(pool, size), size, NO_TAG));
+    or_raise("ExAllocatePool", memory)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ExAllocatePoolWithTagPriority(pool: POOL_TYPE, size: SIZE_T, tag: ULONG, priority: u32) -> PVOID {
-    routine!("ExAllocatePoolWithTagPriority", DISPATCH_LEVEL, |state| {
+extern "C-unwind" fn ExAllocatePoolWithTagPriority(pool: POOL_TYPE, size: SIZE_T, tag: ULONG, priority: u32) -> PVOID {
+    let memory = routine!("ExAllocatePoolWithTagPriority", DISPATCH_LEVEL, |state| {
         check_tag(tag, format_args!("an allocation of {size} bytes"));
         if !PRIORITIES.contains(&priority) {
             bug_check(Rule::BadArgument, format_args!("an allocation with the priority {priority}, which is none"));
         }
         allocate(state, wanted_of(pool, size), size, tag)
-    })
+    });
+    or_raise("ExAllocatePoolWithTagPriority", memory)
 }
 
 /// `POOL_EXTENDED_PARAMETER`: the type in the lowest byte of the first word, then whether it is optional.
@@ -83,14 +91,14 @@ impl Parameter {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ExAllocatePool3(
+extern "C-unwind" fn ExAllocatePool3(
     flags: POOL_FLAGS,
     size: SIZE_T,
     tag: ULONG,
     parameters: *const u64,
     count: ULONG,
 ) -> PVOID {
-    routine!("ExAllocatePool3", DISPATCH_LEVEL, |state| {
+    let memory = routine!("ExAllocatePool3", DISPATCH_LEVEL, |state| {
         let wanted = wanted_by(flags, size, tag);
         let parameters: *const Parameter = parameters.cast();
         // SAFETY: the driver's array has as many elements as it says.
@@ -99,7 +107,8 @@ extern "C" fn ExAllocatePool3(
             return wanted.refused();
         }
         allocate(state, wanted, size, tag)
-    })
+    });
+    or_raise("ExAllocatePool3", memory)
 }
 
 /// As `ExFreePoolWithTag`. Its parameters are those of a secure pool.

@@ -4,6 +4,7 @@
 
 use wdk_bindings::{NTSTATUS, PVOID, SIZE_T, STATUS_ACCESS_VIOLATION, ULONG};
 
+use super::exception::raise;
 use crate::{report::bug_check, routine::routine, rule::Rule};
 
 /// `STATUS_DATATYPE_MISALIGNMENT`.
@@ -26,24 +27,6 @@ fn refused(name: &str, address: PVOID, length: SIZE_T, alignment: ULONG) -> Opti
     }
     let end = usize::try_from(length).ok().and_then(|length| address.addr().checked_add(length));
     end.is_none_or(|end| end > END).then_some(STATUS_ACCESS_VIOLATION)
-}
-
-/// Raises an exception in the driver. Outside of a routine: nothing of this crate is on the stack any more that has to be put in order.
-fn raise(name: &str, status: NTSTATUS) {
-    #[cfg(windows)]
-    {
-        unsafe extern "system-unwind" {
-            fn RtlRaiseStatus(status: NTSTATUS) -> !;
-        }
-        let _ = name;
-        // SAFETY: any status may be raised; what is on the stack of this crate has nothing to drop.
-        unsafe { RtlRaiseStatus(status) }
-    }
-    #[cfg(not(windows))]
-    bug_check(
-        Rule::UnhandledException,
-        format_args!("{name} raises {status:#x}, and a driver that is linked in handles none"),
-    );
 }
 
 /// It compares addresses and touches no memory: what is not there, a null pointer's included, is an exception at the driver's own access.

@@ -4,6 +4,7 @@
 //! gives back before it is unloaded.
 
 use std::{
+    cell::RefCell,
     collections::BTreeSet,
     ptr,
     sync::{Arc, Mutex},
@@ -46,6 +47,7 @@ pub enum To {
     Process,
     Thread,
     Wmi,
+    Subject,
 }
 
 impl To {
@@ -54,6 +56,7 @@ impl To {
             Self::Process => "a process",
             Self::Thread => "a thread that it has looked up",
             Self::Wmi => "a data block of WMI",
+            Self::Subject => "the context of a subject that it has captured",
         }
     }
 }
@@ -93,6 +96,11 @@ impl State {
             references.0.insert(key, (to, after));
         }
         Some(after)
+    }
+
+    /// Returns true if the calling driver refers to an object.
+    pub fn refers_to(&self, object: usize) -> bool {
+        self.locked::<References>().0.contains_key(&(object, context::caller()))
     }
 
     /// Counts references to a process. How many there are then; `None` if the object is none.
@@ -264,5 +272,39 @@ extern "C" fn ObReferenceObjectByPointer(
 extern "C" fn ObDereferenceObjectDeferDelete(object: PVOID) {
     routine!("ObDereferenceObjectDeferDelete", DISPATCH_LEVEL, |state| {
         super::object::count(state, object, -1);
+    });
+}
+
+thread_local! {
+    /// The processes that the thread has been attached from, with the addresses of the driver's structures.
+    static ATTACHED: RefCell<Vec<(usize, u32)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The thread is in the context of another process from now on: its handles and its memory.
+#[unsafe(no_mangle)]
+extern "C" fn KeStackAttachProcess(process: PVOID, place: PVOID) {
+    routine!("KeStackAttachProcess", APC_LEVEL, |state| {
+        let number = number(process, "KeStackAttachProcess");
+        if !state.is_running(number) {
+            bug_check(Rule::BadHandle, format_args!("a thread is attached to process {number}, which has ended"));
+        }
+        let before = context::set_process(number);
+        ATTACHED.with_borrow_mut(|attached| attached.push((place.addr(), before)));
+        context::set_attached(context::attached() + 1);
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeUnstackDetachProcess(place: PVOID) {
+    routine!("KeUnstackDetachProcess", APC_LEVEL, |_| {
+        let last = ATTACHED.with_borrow_mut(Vec::pop);
+        let Some((_, before)) = last.filter(|&(last, _)| last == place.addr()) else {
+            bug_check(
+                Rule::BadArgument,
+                format_args!("a thread is detached that was not attached with {place:p} last"),
+            );
+        };
+        context::set_process(before);
+        context::set_attached(context::attached() - 1);
     });
 }

@@ -1,8 +1,8 @@
 //! Processors: one group of them.
 
 use wdk_bindings::{
-    ALL_PROCESSOR_GROUPS, GROUP_AFFINITY, KAFFINITY, NTSTATUS, PKAFFINITY, PROCESSOR_NUMBER, STATUS_INVALID_PARAMETER,
-    STATUS_SUCCESS, ULONG, USHORT,
+    ALL_PROCESSOR_GROUPS, GROUP_AFFINITY, KAFFINITY, NTSTATUS, PKAFFINITY, PROCESSOR_NUMBER, STATUS_BUFFER_TOO_SMALL,
+    STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG, USHORT,
 };
 
 use crate::{processors, routine::routine, state::State};
@@ -185,4 +185,40 @@ extern "C" fn KeQueryNodeActiveAffinity(node: USHORT, affinity: *mut GROUP_AFFIN
             unsafe { count.write(USHORT::try_from(mask.count_ones()).unwrap_or(0)) };
         }
     });
+}
+
+/// There is one group, and one node, which has all of its processors.
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryNodeActiveAffinity2(
+    node: USHORT,
+    affinities: *mut GROUP_AFFINITY,
+    room: USHORT,
+    required: *mut USHORT,
+) -> NTSTATUS {
+    routine!("KeQueryNodeActiveAffinity2", HIGH_LEVEL, |state| {
+        if node != 0 {
+            return STATUS_INVALID_PARAMETER;
+        }
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { required.write(1) };
+        if room == 0 {
+            return STATUS_BUFFER_TOO_SMALL;
+        }
+        // SAFETY: as above.
+        unsafe { affinities.write(GROUP_AFFINITY { Mask: all(state), ..GROUP_AFFINITY::default() }) };
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryMaximumGroupCount() -> USHORT {
+    routine!("KeQueryMaximumGroupCount", HIGH_LEVEL, |_| 1)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeQueryNodeMaximumProcessorCount(node: USHORT) -> USHORT {
+    routine!("KeQueryNodeMaximumProcessorCount", HIGH_LEVEL, |state| {
+        let mask = if node == 0 { all(state) } else { 0 };
+        USHORT::try_from(mask.count_ones()).unwrap_or(0)
+    })
 }

@@ -45,7 +45,7 @@ impl Part for Mutex<Keys> {}
 /// Values of a key.
 pub type Values = LiteMap<String, Value>;
 
-/// What drivers have created, and values of services' own keys: by the path in small letters.
+/// What drivers have created, keys of devices, and values of services' own keys: by the path in small letters.
 #[derive(Default)]
 pub struct Hive {
     values: LiteMap<String, Values>,
@@ -94,11 +94,16 @@ impl State {
     /// The values of the key with that path. `None` if there is no such key.
     pub(super) fn key(&self, path: &str) -> Option<Values> {
         let created = self.locked::<Hive>().values.get(&path.to_ascii_lowercase()).cloned();
-        match self.place(path)? {
-            KeyKind::Parameters(driver) => self.drivers().get(&driver).map(|driver| driver.parameters.clone()),
-            KeyKind::Service => Some(created.unwrap_or_default()),
-            KeyKind::Created => created,
+        match self.place(path) {
+            Some(KeyKind::Parameters(driver)) => self.drivers().get(&driver).map(|driver| driver.parameters.clone()),
+            Some(KeyKind::Service) => Some(created.unwrap_or_default()),
+            Some(KeyKind::Created) | None => created,
         }
+    }
+
+    /// A key that the system has made is there, if it was not before.
+    pub(super) fn found_key(&self, path: &str) {
+        self.locked::<Hive>().values.entry(path.to_ascii_lowercase()).or_default();
     }
 
     /// Has `work` change the values of the key with that path, which exists.
@@ -187,11 +192,17 @@ fn open(state: &State, handle: PHANDLE, attributes: POBJECT_ATTRIBUTES, creates:
             *disposition = if is_new { CREATED_NEW_KEY } else { OPENED_EXISTING_KEY };
         }
     }
-    let place = handles::new_handle(state, attributes.Attributes, "a key");
-    state.locked::<Keys>().0.insert(place, Key { owner: context::caller(), path });
+    let key = open_at(state, path, attributes.Attributes);
     // SAFETY: the driver's place, which lives until the call returns.
-    unsafe { handle.write(std::ptr::without_provenance_mut(place)) };
+    unsafe { handle.write(key) };
     STATUS_SUCCESS
+}
+
+/// A new handle of the caller's for the key with that path.
+pub(super) fn open_at(state: &State, path: String, attributes: ULONG) -> HANDLE {
+    let handle = handles::new_handle(state, attributes, "a key");
+    state.locked::<Keys>().0.insert(handle, Key { owner: context::caller(), path });
+    std::ptr::without_provenance_mut(handle)
 }
 
 #[unsafe(no_mangle)]

@@ -7,7 +7,7 @@ use std::{
 
 use host::machine::{self, Irql};
 use litemap::LiteMap;
-use wdk_bindings::{BOOLEAN, NTSTATUS, PERESOURCE, PVOID, STATUS_SUCCESS};
+use wdk_bindings::{BOOLEAN, NTSTATUS, PERESOURCE, PVOID, STATUS_SUCCESS, ULONG};
 
 use crate::{
     context,
@@ -62,6 +62,21 @@ impl Resource {
     fn is_read_here(&self) -> bool {
         let holders = lock(&self.0);
         !holders.exclusive && holders.threads.contains_key(&context::thread())
+    }
+
+    /// How often the current thread has it, or has it to write.
+    fn count_here(&self, exclusive: bool) -> u32 {
+        let holders = lock(&self.0);
+        let count = holders.threads.get(&context::thread()).copied().unwrap_or(0);
+        if holders.exclusive || !exclusive { count } else { 0 }
+    }
+
+    /// The current thread, which writes, reads from now on.
+    fn share(&self) {
+        if self.count_here(true) == 0 {
+            bug_check(Rule::LockNotHeld, format_args!("a resource is to be shared by a thread that does not write it"));
+        }
+        lock(&self.0).exclusive = false;
     }
 
     fn is_held(&self) -> bool {
@@ -176,4 +191,42 @@ extern "C" fn ExReleaseResourceLite(place: PERESOURCE) {
         state.dispatcher.signal_of(place.addr());
         state.preempt();
     });
+}
+
+/// Readers are never held back for a writer that waits, here.
+#[unsafe(no_mangle)]
+extern "C" fn ExAcquireSharedStarveExclusive(place: PERESOURCE, wait: BOOLEAN) -> BOOLEAN {
+    routine!("ExAcquireSharedStarveExclusive", APC_LEVEL, |state| {
+        acquire(state, "ExAcquireSharedStarveExclusive", place, (false, wait))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExAcquireSharedWaitForExclusive(place: PERESOURCE, wait: BOOLEAN) -> BOOLEAN {
+    routine!("ExAcquireSharedWaitForExclusive", APC_LEVEL, |state| {
+        acquire(state, "ExAcquireSharedWaitForExclusive", place, (false, wait))
+    })
+}
+
+/// From now on others may read too.
+#[unsafe(no_mangle)]
+extern "C" fn ExConvertExclusiveToSharedLite(place: PERESOURCE) {
+    routine!("ExConvertExclusiveToSharedLite", DISPATCH_LEVEL, |state| {
+        find(state, place).share();
+        state.dispatcher.signal_of(place.addr());
+        state.preempt();
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExIsResourceAcquiredExclusiveLite(place: PERESOURCE) -> BOOLEAN {
+    routine!("ExIsResourceAcquiredExclusiveLite", DISPATCH_LEVEL, |state| {
+        BOOLEAN::from(find(state, place).count_here(true) > 0)
+    })
+}
+
+/// How often the thread has it, to read or to write.
+#[unsafe(no_mangle)]
+extern "C" fn ExIsResourceAcquiredSharedLite(place: PERESOURCE) -> ULONG {
+    routine!("ExIsResourceAcquiredSharedLite", DISPATCH_LEVEL, |state| find(state, place).count_here(false))
 }

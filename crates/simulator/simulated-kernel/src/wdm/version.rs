@@ -146,6 +146,14 @@ fn is_wanted(wanted: &RTL_OSVERSIONINFOEXW, types: ULONG, conditions: u64) -> Op
     Some(all)
 }
 
+/// That of Windows Vista, which is the last one.
+const WDM: (u8, u8) = (6, 0);
+
+#[unsafe(no_mangle)]
+extern "C" fn IoIsWdmVersionAvailable(major: u8, minor: u8) -> BOOLEAN {
+    routine!("IoIsWdmVersionAvailable", PASSIVE_LEVEL, |_| BOOLEAN::from((major, minor) <= WDM))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn RtlVerifyVersionInfo(wanted: *const RTL_OSVERSIONINFOEXW, types: ULONG, conditions: u64) -> NTSTATUS {
     routine!("RtlVerifyVersionInfo", PASSIVE_LEVEL, |_| {

@@ -40,6 +40,7 @@ extern "C" fn IoDeleteDevice(device: PDEVICE_OBJECT) {
         unsafe { place.write(next) };
         power::forget_device(state, device.addr());
         state.delete_device_timer(device.addr());
+        state.forget_start(device.addr());
         pool::free(device.expose_provenance(), Some(TAG));
     });
 }

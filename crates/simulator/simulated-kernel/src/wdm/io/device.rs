@@ -15,7 +15,7 @@ use wdk_bindings::{
     STATUS_OBJECT_NAME_COLLISION, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG, USHORT,
 };
 
-use super::block;
+use super::{block, device_queue};
 use crate::{
     context::{self, DriverId, NOBODY},
     pool,
@@ -224,6 +224,7 @@ impl State {
     /// Deletes it.
     pub fn delete_physical_device(&self, device: &Device) {
         self.locked::<Devices>().all.remove(&device.address);
+        self.forget_instance(device.address);
         block::free(device.address);
     }
 
@@ -314,6 +315,59 @@ impl State {
     }
 }
 
+/// What a driver wants of a new device.
+pub struct Wanted {
+    pub driver: PDRIVER_OBJECT,
+    pub extension: ULONG,
+    pub name: String,
+    pub kind: ULONG,
+    pub characteristics: ULONG,
+}
+
+/// Makes a device of a driver.
+pub fn create(state: &State, wanted: Wanted, place: *mut PDEVICE_OBJECT) -> NTSTATUS {
+    let Wanted { driver, extension, name, kind, characteristics } = wanted;
+    let owner = context::caller();
+    let is_own = state.drivers().get(&owner).is_some_and(|loaded| loaded.object == driver.addr());
+    if !is_own {
+        bug_check(Rule::BadArgument, format_args!("a device of another driver's object"));
+    }
+    if !name.is_empty() && !name.starts_with('\\') {
+        bug_check(Rule::BadArgument, format_args!("a device with the name {name}, which is no whole path"));
+    }
+    if !name.is_empty() && state.locked::<Devices>().all.values().any(|device| device.name.eq_ignore_ascii_case(&name))
+    {
+        return STATUS_OBJECT_NAME_COLLISION;
+    }
+    let size = size_of::<DEVICE_OBJECT>() + extension as usize;
+    let address = if state.strikes() { None } else { pool::allocate(NOBODY, size, TAG, true) };
+    let Some(address) = address else { return STATUS_INSUFFICIENT_RESOURCES };
+    let device: PDEVICE_OBJECT = std::ptr::with_exposed_provenance_mut(address);
+    // SAFETY: the driver's own object.
+    let driver: &mut DRIVER_OBJECT = unsafe { &mut *driver };
+    let new = DEVICE_OBJECT {
+        Type: TYPE,
+        Size: USHORT::try_from(size).unwrap_or(USHORT::MAX),
+        DriverObject: driver,
+        NextDevice: driver.DeviceObject,
+        Flags: DO_DEVICE_INITIALIZING,
+        Characteristics: characteristics,
+        DeviceExtension: device.wrapping_add(1).cast(),
+        DeviceType: kind,
+        StackSize: 1,
+        ..DEVICE_OBJECT::default()
+    };
+    // SAFETY: a new block with room for it.
+    unsafe { device.write(new) };
+    // SAFETY: the queue of the new device object; only an address is taken.
+    device_queue::initialise(state, unsafe { &raw mut (*device).DeviceQueue });
+    driver.DeviceObject = device;
+    state.locked::<Devices>().all.insert(address, Arc::new(Device::new(owner, address, name, None)));
+    // SAFETY: the driver's place, which lives until the call returns.
+    unsafe { place.write(device) };
+    STATUS_SUCCESS
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn IoCreateDevice(
     driver: PDRIVER_OBJECT,
@@ -325,45 +379,7 @@ extern "C" fn IoCreateDevice(
     place: *mut PDEVICE_OBJECT,
 ) -> NTSTATUS {
     routine!("IoCreateDevice", |state| {
-        let owner = context::caller();
-        let is_own = state.drivers().get(&owner).is_some_and(|loaded| loaded.object == driver.addr());
-        if !is_own {
-            bug_check(Rule::BadArgument, format_args!("a device of another driver's object"));
-        }
-        let name = text::text(name);
-        if !name.is_empty() && !name.starts_with('\\') {
-            bug_check(Rule::BadArgument, format_args!("a device with the name {name}, which is no whole path"));
-        }
-        if !name.is_empty()
-            && state.locked::<Devices>().all.values().any(|device| device.name.eq_ignore_ascii_case(&name))
-        {
-            return STATUS_OBJECT_NAME_COLLISION;
-        }
-        let size = size_of::<DEVICE_OBJECT>() + extension as usize;
-        let address = if state.strikes() { None } else { pool::allocate(NOBODY, size, TAG, true) };
-        let Some(address) = address else { return STATUS_INSUFFICIENT_RESOURCES };
-        let device: PDEVICE_OBJECT = std::ptr::with_exposed_provenance_mut(address);
-        // SAFETY: the driver's own object.
-        let driver: &mut DRIVER_OBJECT = unsafe { &mut *driver };
-        let new = DEVICE_OBJECT {
-            Type: TYPE,
-            Size: USHORT::try_from(size).unwrap_or(USHORT::MAX),
-            DriverObject: driver,
-            NextDevice: driver.DeviceObject,
-            Flags: DO_DEVICE_INITIALIZING,
-            Characteristics: characteristics,
-            DeviceExtension: device.wrapping_add(1).cast(),
-            DeviceType: kind,
-            StackSize: 1,
-            ..DEVICE_OBJECT::default()
-        };
-        // SAFETY: a new block with room for it.
-        unsafe { device.write(new) };
-        driver.DeviceObject = device;
-        state.locked::<Devices>().all.insert(address, Arc::new(Device::new(owner, address, name, None)));
-        // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { place.write(device) };
-        STATUS_SUCCESS
+        create(state, Wanted { driver, extension, name: text::text(name), kind, characteristics }, place)
     })
 }
 
