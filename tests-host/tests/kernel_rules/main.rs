@@ -22,6 +22,7 @@ mod power;
 mod preprocess;
 mod property;
 mod queued_locks;
+mod registry_keys;
 mod removal;
 mod request_mdls;
 mod requests;

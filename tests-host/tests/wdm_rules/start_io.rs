@@ -38,7 +38,7 @@ unsafe extern "C" {
 const TAG: u32 = u32::from_ne_bytes(*b"Queu");
 /// Room for a queue, three entries behind it, and nothing more.
 const BYTES: u64 = 256;
-const _: () = assert!(size_of::<KDEVICE_QUEUE>() + 3 * size_of::<KDEVICE_QUEUE_ENTRY>() <= BYTES as usize);
+const _: () = assert!(size_of::<KDEVICE_QUEUE>() + 3 * size_of::<KDEVICE_QUEUE_ENTRY>() <= 256);
 
 /// A queue of the driver's in a block of its own, at `DISPATCH_LEVEL` until `end`.
 struct Queue {

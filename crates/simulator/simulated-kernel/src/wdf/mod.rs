@@ -25,6 +25,7 @@ pub mod property;
 pub mod query_interface;
 pub mod queue;
 pub mod registry;
+mod registry_keys;
 pub mod request;
 pub mod request_cancel;
 pub mod request_facts;
@@ -109,7 +110,7 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
-        let lists: [&[(&'static str, *const ())]; 21] = [
+        let lists: [&[(&'static str, *const ())]; 22] = [
             &device_init::entries(),
             &file::entries(),
             &idle::entries(),
@@ -122,6 +123,7 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
             &property::entries(),
             &query_interface::entries(),
             &queue::entries(),
+            &registry_keys::entries(),
             &request_irp::entries(),
             &request_mdl::entries(),
             &request_user::entries(),

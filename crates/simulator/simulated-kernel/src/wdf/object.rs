@@ -72,7 +72,6 @@ pub trait Kind: Any + Send + Sync {
 
 /// Of kinds of which the framework keeps nothing more.
 pub struct Driver;
-pub struct Key;
 struct General;
 
 impl Kind for Driver {
@@ -82,16 +81,6 @@ impl Kind for Driver {
 
     fn check_deletion(&self, object: &Object) {
         object.refuse_to_delete();
-    }
-}
-
-impl Kind for Key {
-    fn name(&self) -> &'static str {
-        "registry key"
-    }
-
-    fn check_deletion(&self, object: &Object) {
-        object.require_passive_level();
     }
 }
 

@@ -1,4 +1,4 @@
-//! The `Parameters` key of a driver's service.
+//! Keys of the registry as objects of the framework: the `Parameters` of a driver's service, those of a device, and what is below.
 
 use std::sync::Arc;
 
@@ -10,48 +10,78 @@ use wdk_bindings::{
 
 use super::{
     function::function,
-    object::{Key, Object},
+    object::{Kind, Object, Part},
 };
-use crate::{report::bug_check, rule::Rule, state::State, text, value::Value};
+use crate::{state::State, text, value::Value, wdm::registry::SERVICES};
 
-fn key_object(state: &State, key: WDFKEY) -> Arc<Object> {
-    let object = state.given(key);
-    if object.part::<Key>().is_none() {
-        bug_check(Rule::BadHandle, format_args!("a {} where a registry key is wanted", object.kind.name()));
-    }
-    object
+/// A key that is open.
+pub struct Key {
+    pub path: String,
+    /// It was opened to be written.
+    pub is_writable: bool,
 }
 
-fn value(state: &State, key: WDFKEY, name: PCUNICODE_STRING) -> Option<Value> {
-    let object = key_object(state, key);
-    let name = text::text(name);
-    let drivers = state.drivers();
-    let parameters = &drivers.get(&object.owner)?.parameters;
+impl Part for Key {
+    const NAME: &'static str = "registry key";
+}
+
+impl Kind for Key {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn check_deletion(&self, object: &Object) {
+        object.require_passive_level();
+    }
+}
+
+pub fn key_object(state: &State, key: WDFKEY) -> (Arc<Object>, Arc<Key>) {
+    state.given_as(key)
+}
+
+pub fn value(state: &State, key: WDFKEY, name: PCUNICODE_STRING) -> Option<Value> {
+    let (_, key) = key_object(state, key);
+    let (values, name) = (state.key(&key.path)?, text::text(name));
     // Names of the registry are the same in any case.
-    parameters.iter().find_map(|(one, value)| one.eq_ignore_ascii_case(&name).then(|| value.clone()))
+    values.iter().find_map(|(one, value)| one.eq_ignore_ascii_case(&name).then(|| value.clone()))
+}
+
+/// Opens a key with that path, which is there.
+pub fn open(
+    state: &Arc<State>,
+    (path, access): (String, ACCESS_MASK),
+    attributes: PWDF_OBJECT_ATTRIBUTES,
+    parent: Option<usize>,
+    place: *mut WDFKEY,
+) -> NTSTATUS {
+    /// `KEY_SET_VALUE`, `MAXIMUM_ALLOWED`, `GENERIC_ALL` and `GENERIC_WRITE`.
+    const WRITES: ACCESS_MASK = 2 | 1 << 25 | 1 << 28 | 1 << 30;
+    let key = Arc::new(Key { path, is_writable: access & WRITES != 0 });
+    let Some(object) = state.create_object(key, attributes, parent) else {
+        return STATUS_INSUFFICIENT_RESOURCES;
+    };
+    // SAFETY: the driver's place, which lives until the call returns.
+    unsafe { place.write(object.pointer()) };
+    STATUS_SUCCESS
 }
 
 pub extern "C" fn WdfDriverOpenParametersRegistryKey(
     _globals: PWDF_DRIVER_GLOBALS,
     driver: WDFDRIVER,
-    _access: ACCESS_MASK,
+    access: ACCESS_MASK,
     attributes: PWDF_OBJECT_ATTRIBUTES,
     key: *mut WDFKEY,
 ) -> NTSTATUS {
     function!("WdfDriverOpenParametersRegistryKey", |state| {
-        let parent = state.given(driver).handle;
-        let Some(object) = state.create_object(Arc::new(Key), attributes, Some(parent)) else {
-            return STATUS_INSUFFICIENT_RESOURCES;
-        };
-        // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { key.write(object.pointer()) };
-        STATUS_SUCCESS
+        let object = state.given(driver);
+        let name = state.drivers().get(&object.owner).map(|driver| driver.name.clone()).unwrap_or_default();
+        open(state, (format!(r"{SERVICES}{name}\Parameters"), access), attributes, Some(object.handle), key)
     })
 }
 
 pub extern "C" fn WdfRegistryClose(_globals: PWDF_DRIVER_GLOBALS, key: WDFKEY) {
     function!("WdfRegistryClose", |state| {
-        state.delete_object(key_object(state, key).handle);
+        state.delete_object(key_object(state, key).0.handle);
     });
 }
 

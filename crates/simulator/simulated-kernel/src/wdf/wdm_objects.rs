@@ -114,7 +114,7 @@ impl State {
     }
 
     /// The bus driver's device object at the bottom of a stack.
-    fn physical_device(&self, device: &Arc<DeviceObject>) -> Option<Arc<Device>> {
+    pub fn physical_device(&self, device: &Arc<DeviceObject>) -> Option<Arc<Device>> {
         let mut lowest = device.clone();
         while let Some(lower) = lowest.lower.get().cloned() {
             lowest = lower;

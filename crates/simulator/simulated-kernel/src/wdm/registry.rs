@@ -92,7 +92,7 @@ impl State {
     }
 
     /// The values of the key with that path. `None` if there is no such key.
-    pub(super) fn key(&self, path: &str) -> Option<Values> {
+    pub fn key(&self, path: &str) -> Option<Values> {
         let created = self.locked::<Hive>().values.get(&path.to_ascii_lowercase()).cloned();
         match self.place(path) {
             Some(KeyKind::Parameters(driver)) => self.drivers().get(&driver).map(|driver| driver.parameters.clone()),
@@ -107,7 +107,7 @@ impl State {
     }
 
     /// Has `work` change the values of the key with that path, which exists.
-    pub(super) fn change_key<R>(&self, path: &str, work: impl FnOnce(&mut Values) -> R) -> R {
+    pub fn change_key<R>(&self, path: &str, work: impl FnOnce(&mut Values) -> R) -> R {
         if let Some(KeyKind::Parameters(driver)) = self.place(path)
             && let Some(driver) = self.drivers().get_mut(&driver)
         {
@@ -117,7 +117,7 @@ impl State {
     }
 
     /// Creates a key below one that exists. Whether it is new; `None` if there is nothing that it could be below.
-    pub(super) fn create_key(&self, path: &str) -> Option<bool> {
+    pub fn create_key(&self, path: &str) -> Option<bool> {
         if self.key(path).is_some() {
             return Some(false);
         }
@@ -130,7 +130,7 @@ impl State {
     }
 
     /// The names of the keys that are right below that with this path, in their order.
-    pub(super) fn subkeys(&self, path: &str) -> Vec<String> {
+    pub fn subkeys(&self, path: &str) -> Vec<String> {
         let parameters = matches!(self.place(path), Some(KeyKind::Service)).then(|| "Parameters".to_owned());
         let start = format!("{}\\", path.to_ascii_lowercase());
         let hive = self.locked::<Hive>();
@@ -148,7 +148,7 @@ impl State {
     }
 
     /// Deletes a key that a driver has created. Returns false if it was none.
-    pub(super) fn delete_key(&self, path: &str) -> bool {
+    pub fn delete_key(&self, path: &str) -> bool {
         let (mut hive, path) = (self.locked::<Hive>(), path.to_ascii_lowercase());
         hive.values.remove(&path);
         hive.names.remove(&path).is_some()
@@ -156,7 +156,7 @@ impl State {
 }
 
 /// The name under which a value is, or is to be: names are the same in small and in large letters.
-pub(super) fn name_in(values: &Values, wanted: &str) -> String {
+pub fn name_in(values: &Values, wanted: &str) -> String {
     values.keys().find(|name| name.eq_ignore_ascii_case(wanted)).cloned().unwrap_or_else(|| wanted.to_owned())
 }
 
@@ -235,7 +235,7 @@ pub(super) fn path_of_handle(state: &State, handle: HANDLE) -> String {
 }
 
 /// Gives a key a value.
-pub(super) fn set_value(state: &State, path: &str, name: &str, (kind, data): (ULONG, &[u8])) -> NTSTATUS {
+pub fn set_value(state: &State, path: &str, name: &str, (kind, data): (ULONG, &[u8])) -> NTSTATUS {
     if state.strikes() {
         return STATUS_INSUFFICIENT_RESOURCES;
     }
@@ -244,7 +244,7 @@ pub(super) fn set_value(state: &State, path: &str, name: &str, (kind, data): (UL
 }
 
 /// Takes a value out of a key.
-pub(super) fn delete_value(state: &State, path: &str, name: &str) -> NTSTATUS {
+pub fn delete_value(state: &State, path: &str, name: &str) -> NTSTATUS {
     let gone = state.change_key(path, |values| values.remove(&name_in(values, name)));
     if gone.is_some() { STATUS_SUCCESS } else { STATUS_OBJECT_NAME_NOT_FOUND }
 }

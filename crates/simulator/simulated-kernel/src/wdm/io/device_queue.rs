@@ -91,7 +91,8 @@ pub fn initialise(state: &State, place: *mut KDEVICE_QUEUE) {
 /// queue was not busy. It is then.
 pub fn insert(state: &State, place: *mut KDEVICE_QUEUE, entry: *mut KDEVICE_QUEUE_ENTRY, key: Option<ULONG>) -> bool {
     let (queue, address) = (queue_at(state, place), entry.expose_provenance());
-    if let Some(site) = state.locked::<Entries>().0.get(&address).cloned() {
+    let before = state.locked::<Entries>().0.get(&address).cloned();
+    if let Some(site) = before {
         let words = "is inserted again while it is queued: it was inserted";
         bug_check(Rule::DeviceQueue, format_args!("the entry {address:#x} of a device queue {words}{site}"));
     }
@@ -133,13 +134,11 @@ pub fn remove(state: &State, place: *mut KDEVICE_QUEUE, key: Option<ULONG>) -> *
         waiting.busy = taken.is_some();
         taken
     };
-    match taken {
-        Some(address) => taken_out(state, address),
-        None => {
-            set_busy(place, false);
-            ptr::null_mut()
-        }
-    }
+    let Some(address) = taken else {
+        set_busy(place, false);
+        return ptr::null_mut();
+    };
+    taken_out(state, address)
 }
 
 /// An entry has left its queue.
