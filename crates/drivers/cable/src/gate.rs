@@ -88,6 +88,7 @@ mod tests {
     fn a_pause_is_complete_when_the_last_one_leaves_and_only_once() {
         let mut gate = Gate::new();
         assert!(!gate.enter(1), "closed at first");
+        assert_eq!(gate, Gate::default());
         gate.open();
         assert!(gate.enter(3));
         assert!(!gate.close());

@@ -465,6 +465,38 @@ mod tests {
     }
 
     #[test]
+    fn a_station_of_many_is_not_believed() {
+        let (mut one, mut two) = (Station::new(1), Station::new(2));
+        assert_eq!(one.neighbours.resolve(0, v4(2)), Neighbour::Asked);
+        two.receive(0, &one.send(0)[0]);
+        let mut answer = two.send(0).remove(0);
+        // The sender's address in ARP.
+        answer[22] |= 1;
+        one.receive(0, &answer);
+        assert_eq!(one.neighbours.known(v4(2)), None);
+    }
+
+    #[test]
+    fn a_check_for_duplicates_is_not_answered() {
+        let (one, mut two) = (Station::new(1), Station::new(2));
+        let question = NdiscRepr::NeighborSolicit { target_addr: "fd00::2".parse().expect("an address"), lladdr: None };
+        let mut frame = [0; 128];
+        let to = solicited_node("fd00::2".parse().expect("an address"));
+        let length = discovery(&one.interface, question, Ipv6Addr::UNSPECIFIED, to, &mut frame);
+        two.receive(0, &frame[..length]);
+        assert!(!two.neighbours.may_transmit());
+    }
+
+    #[test]
+    fn who_is_in_no_network_of_this_side_is_not_asked_for() {
+        let mut one = Station::new(1);
+        assert_eq!(one.neighbours.resolve(0, [192, 0, 2, 1].into()), Neighbour::Asked);
+        assert!(one.neighbours.may_transmit());
+        assert_eq!(one.neighbours.transmit(0, &one.interface, &mut [0; 128]), None);
+        assert!(!one.neighbours.may_transmit());
+    }
+
+    #[test]
     fn who_does_not_answer_is_asked_three_times_and_is_silent_for_a_second() {
         let mut one = Station::new(1);
         let (mut now, mut asked) = (7, 0);

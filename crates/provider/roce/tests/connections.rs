@@ -693,6 +693,10 @@ fn a_req_with_one_wrong_field_is_refused_with_its_reason() {
     }
     let (ours, theirs) = ("10.0.0.1:5".parse().expect("an address"), [10, 0, 0, 3].into());
     refused(Reason::CONSUMER, &|req| req.private.addresses = roce::wire::cm::IpAddresses::new(ours, theirs));
+    // RDMA_CM's header: its version, and IP's.
+    for (place, value) in [(140, 0x10), (141, 0x50)] {
+        refused(Reason::CONSUMER, &|req| zerocopy::IntoBytes::as_mut_bytes(req)[place] = value);
+    }
     for change in [
         |req: &mut Req| req.primary.hop_limit = 1,
         |req: &mut Req| req.p_key = 0x7FFF.into(),
@@ -1141,6 +1145,17 @@ fn a_queue_pair_whose_connect_was_refused_or_closed_may_connect_again() {
     let connect = Connect { qp, ..connect };
     let Side { stack, memory, .. } = &mut world.sides[0];
     assert!(stack.connect(world.now, &connect, memory).is_ok());
+}
+
+#[test]
+fn a_connect_whose_way_is_gone_is_unreachable() {
+    let mut world = World::new(52);
+    world.deaf = [true, true];
+    world.ask(false, b"");
+    world.sides[0].stack.set_networks(&[]).expect("room");
+    let event = world.wait_event(0, |kind| matches!(kind, EventKind::Connected(_)));
+    assert_eq!(event.kind, EventKind::Connected(Err(Refusal::NetworkUnreachable)));
+    assert_eq!(Refusal::NetworkUnreachable.status().to_string(), "STATUS_NETWORK_UNREACHABLE");
 }
 
 #[test]

@@ -305,6 +305,19 @@ fn local_memory_that_is_bad_is_an_access_violation() {
 }
 
 #[test]
+fn data_for_local_memory_that_is_bad_is_an_access_violation() {
+    let mut rig = Rig::new();
+    rig.post(1, READ, vec![0; 10]);
+    rig.post(2, SEND, bytes(1));
+    let _ = rig.take_all();
+    rig.memory.unusable.push(1);
+    rig.response(Opcode::ReadResponseOnly, 0, &bytes(10));
+    assert_eq!(rig.memory.outcomes(), [(1, Err(Failure::LocalProtection)), (2, Err(Failure::Flushed))]);
+    assert_eq!(Failure::Flushed.status().to_string(), "STATUS_CANCELLED");
+    assert!(!rig.qp.connect(common::rig::link()), "a queue pair connects once");
+}
+
+#[test]
 fn an_ack_of_nothing_that_is_outstanding_is_a_ghost() {
     let mut rig = Rig::new();
     rig.post(1, READ, vec![0; 10]);

@@ -294,6 +294,19 @@ fn a_token_that_ends_in_the_middle_of_a_write_is_a_remote_access_error() {
 }
 
 #[test]
+fn a_token_that_ends_before_immediate_data_fails_the_receive_that_they_take() {
+    let mut rig = Rig::new();
+    rig.memory.register(7, 0, vec![0; 600]);
+    rig.memory.post_receive(5, 16);
+    rig.feed(Opcode::WriteFirst, 0, reth(0, 7, 300), &bytes(256));
+    rig.memory.regions.get_mut(&7).expect("the region").write = false;
+    rig.feed(Opcode::WriteLastImmediate, 1, Extended { immediate: Some(9), ..NONE }, &bytes(44));
+    assert_eq!(rig.take().expect("a NAK").syndrome(), 0x62);
+    let (received, _) = &rig.memory.received[0];
+    assert_eq!((received.context, received.outcome), (5, Err(Failure::PeerBroke)));
+}
+
+#[test]
 fn a_write_of_another_length_than_it_said_is_an_invalid_request() {
     for (length, packets) in [(256, 2), (100, 1), (300, 1), (600, 2)] {
         let mut rig = Rig::new();

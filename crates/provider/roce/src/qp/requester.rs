@@ -161,10 +161,8 @@ impl Requester {
         self.progress(link, 0, None);
     }
 
+    /// Takes a request. None comes here once one has failed: the queue pair takes none then.
     pub fn post(&mut self, link: &Link, request: Request, inline: Option<&[u8]>) -> Result<(), PostError> {
-        if self.failed.is_some() {
-            return Err(PostError::NotConnected);
-        }
         if request.length > LONGEST || inline.is_some_and(|data| data.len() > self.inline_each) {
             return Err(PostError::TooLong);
         }

@@ -114,13 +114,20 @@ fn sum<const BYTES: usize>(headers: &[u8; BYTES], ones: &[u8; BYTES], rest: &[u8
 
 #[cfg(test)]
 mod tests {
-    use super::{V4_HEADERS, V4_MASKED, V6_HEADERS, V6_MASKED, ip, ones};
+    use super::{V4_HEADERS, V4_MASKED, V6_HEADERS, V6_MASKED, ip, of, of_frame, of_frame_in_place, ones};
 
     /// The places of bytes that are all ones, counted from the IP header on; the eight before it are.
     fn places(ones: &[u8]) -> impl Iterator<Item = usize> {
         let (prefix, headers) = ones.split_at(8);
         assert_eq!(prefix, [0xFF; 8]);
         headers.iter().enumerate().filter(|(_, byte)| **byte == 0xFF).map(|(place, _)| place)
+    }
+
+    #[test]
+    fn what_is_of_no_version_of_ip_has_none() {
+        let mut frame = [0; 14 + V6_HEADERS];
+        frame[14] = 0x50;
+        assert_eq!((of(&frame[14..]), of_frame(&frame, 14), of_frame_in_place(&mut frame, 14)), (None, None, None));
     }
 
     #[test]

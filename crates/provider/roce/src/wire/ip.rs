@@ -242,6 +242,12 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "two families")]
+    fn a_header_has_addresses_of_one_family() {
+        let _ = Ip { source: Ipv6Addr::LOCALHOST.into(), ..V4_HEADER }.emit(&mut [0; V6], 0);
+    }
+
+    #[test]
     fn what_a_folding_carries_is_folded_again() {
         assert_eq!(checksum(&[0; 20]), 0xFFFF);
         // 0xFFFF four times is 0x3FFFC: 0xFFFC and 3.

@@ -116,8 +116,9 @@ fn take(counts: &mut Counts, name: &str) -> bool {
     counts.get_mut(name).filter(|count| **count > 0).map(|count| *count -= 1).is_some()
 }
 
-/// The number of each line of a file, and what it is called there: function and text.
+/// The number of each line of a file, and what it is called there: function and text. Tests at its end are not asked for.
 fn named(text: &str) -> Vec<(usize, String)> {
+    let text = text.find("#[cfg(test)]\nmod tests").map_or(text, |tests| &text[..tests]);
     let function = Regex::new(r"\bfn\s+(\w+)").expect("a pattern");
     let mut current = "-".to_owned();
     let mut lines = Vec::new();
@@ -154,6 +155,13 @@ mod tests {
         assert_eq!(report.total, "total: 2 of 3 lines run (66.7 %), 1 were not");
         assert_eq!(compared(list, [1, 0, 0]).lines, ["x.rs:3: one: b();"]);
         assert_eq!(compared(list, [1, 1, 1]).lines, ["stale: x.rs: two: a();"]);
+    }
+
+    #[test]
+    fn the_lines_of_tests_are_not_looked_at() {
+        let source = "fn one() {}\n\n#[cfg(test)]\nmod tests {\n    fn two() {}\n}\n";
+        let names: Vec<_> = super::named(source).into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names, ["one: fn one() {}", "one: "]);
     }
 
     #[test]
