@@ -8,6 +8,7 @@ extern crate wdk_bindings as wdk_sys;
 
 mod miniport;
 
+mod data_starts;
 mod faults;
 mod filters;
 mod kmdf;

@@ -405,6 +405,8 @@ macro_rules! with_routines {
             "ndis.sys" {
                 NdisAcquireRWLockRead
                 NdisAcquireRWLockWrite
+                NdisAdvanceNetBufferDataStart
+                NdisAdvanceNetBufferListDataStart
                 NdisAllocateCloneOidRequest
                 NdisAllocateIoWorkItem
                 NdisAllocateMdl
@@ -482,6 +484,8 @@ macro_rules! with_routines {
                 NdisRegisterProtocolDriver
                 NdisReleaseRWLock
                 NdisResetEvent
+                NdisRetreatNetBufferDataStart
+                NdisRetreatNetBufferListDataStart
                 NdisReturnNetBufferLists
                 NdisSendNetBufferLists
                 NdisSetCoalescableTimerObject

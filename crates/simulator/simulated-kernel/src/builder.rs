@@ -223,6 +223,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<ndis::module::Modules>>();
     parts.add::<Mutex<ndis::filter_oid::Clones>>();
     parts.add::<Mutex<Pools>>();
+    parts.add::<Mutex<ndis::data_start::DataStarts>>();
     parts.add::<Mutex<Sends>>();
     parts.add::<Mutex<ndis::work_item::WorkItems>>();
     parts.add::<Mutex<ndis::timer::Timers>>();

@@ -12,6 +12,7 @@ pub mod bind;
 pub mod binding;
 pub mod clients;
 pub mod configuration;
+pub mod data_start;
 pub mod device;
 pub mod event;
 pub mod filter;
