@@ -11,6 +11,8 @@ mod miniport;
 mod data_starts;
 mod faults;
 mod filters;
+mod generic_objects;
+mod keywords;
 mod kmdf;
 mod lifecycle;
 mod own;

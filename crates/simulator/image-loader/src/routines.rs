@@ -408,6 +408,7 @@ macro_rules! with_routines {
                 NdisAdvanceNetBufferDataStart
                 NdisAdvanceNetBufferListDataStart
                 NdisAllocateCloneOidRequest
+                NdisAllocateGenericObject
                 NdisAllocateIoWorkItem
                 NdisAllocateMdl
                 NdisAllocateMemoryWithTag
@@ -447,6 +448,7 @@ macro_rules! with_routines {
                 NdisFSendNetBufferListsComplete
                 NdisFSetAttributes
                 NdisFreeCloneOidRequest
+                NdisFreeGenericObject
                 NdisFreeIoWorkItem
                 NdisFreeMdl
                 NdisFreeMemory
@@ -493,6 +495,7 @@ macro_rules! with_routines {
                 NdisSetOptionalHandlers
                 NdisSetTimerObject
                 NdisWaitEvent
+                NdisWriteConfiguration
             }
             "netio.sys" {
                 CancelMibChangeNotify2

@@ -21,6 +21,7 @@ pub mod filter_event;
 pub mod filter_frames;
 pub mod filter_oid;
 pub mod frame;
+pub mod generic_object;
 pub mod left;
 pub mod lifecycle;
 pub mod memory;
