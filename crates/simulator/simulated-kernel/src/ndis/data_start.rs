@@ -137,10 +137,8 @@ fn retreat(
     let mut offset = here.DataOffset;
     if offset < delta {
         let size = delta.checked_add(back_fill).ok_or(NDIS_STATUS_FAILURE)?;
-        let (mdl, maker) = match allocate {
-            Some(allocate) => (have_made(state, size, allocate), Maker::Driver),
-            None => (make(state, size), Maker::Ndis),
-        };
+        let maker = if allocate.is_some() { Maker::Driver } else { Maker::Ndis };
+        let mdl = allocate.map_or_else(|| make(state, size), |allocate| have_made(state, size, allocate));
         let mdl = mdl.ok_or(NDIS_STATUS_RESOURCES)?;
         // SAFETY: a new MDL, which is in no chain yet.
         unsafe { (*mdl).Next = chain };
@@ -202,7 +200,9 @@ fn give_up(state: &State, mdl: *mut MDL, maker: Maker, free: Option<FreeMdl>) {
     if maker == Maker::Ndis {
         let memory = mdl::memory_of(state, mdl);
         mdl::free(state, mdl);
-        memory.into_iter().for_each(|memory| pool::free(memory, Some(TAG)));
+        if let Some(memory) = memory {
+            pool::free(memory, Some(TAG));
+        }
         return;
     }
     let Some(free) = free else {
@@ -254,7 +254,9 @@ extern "system" fn NdisRetreatNetBufferListDataStart(
         let buffers = buffers_of(state, list);
         for (index, &buffer) in buffers.iter().enumerate() {
             if let Err(status) = retreat(state, buffer, (delta, back_fill), allocate) {
-                buffers[..index].iter().for_each(|&done| advance(state, done, delta, true, free));
+                for &done in &buffers[..index] {
+                    advance(state, done, delta, true, free);
+                }
                 return status;
             }
         }
