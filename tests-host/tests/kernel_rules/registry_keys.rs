@@ -24,10 +24,12 @@ use crate::{
 /// `KEY_READ` and `KEY_SET_VALUE`.
 const READ: u32 = 0x2_0019;
 const WRITE: u32 = 2;
+const DELETE: u32 = 1 << 16;
 /// `PLUGPLAY_REGKEY_DEVICE`.
 const OF_DEVICE: u32 = 1;
 const REG_BINARY: u32 = 3;
 const ACCESS_DENIED: NTSTATUS = 0xC000_0022_u32.cast_signed();
+const CANNOT_DELETE: NTSTATUS = 0xC000_0121_u32.cast_signed();
 const SERVICE: &[u8] = br"\Registry\Machine\System\CurrentControlSet\Services\keys";
 
 /// What the driver does when it has its device.
@@ -73,10 +75,14 @@ fn opened(parent: WDFKEY, name: &[u8], access: u32) -> Result<WDFKEY, NTSTATUS> 
 
 /// The key, and whether it is new.
 fn created(parent: WDFKEY, name: &[u8]) -> (WDFKEY, bool) {
+    created_for(READ | WRITE, parent, name)
+}
+
+fn created_for(access: u32, parent: WDFKEY, name: &[u8]) -> (WDFKEY, bool) {
     let (mut key, none, mut name, mut made) = (ptr::null_mut(), ptr::null_mut(), Name::of(name), 0);
     let name = name.string();
     let status = framework!(WdfRegistryCreateKey(
-        parent => WDFKEY, &raw const name => PCUNICODE_STRING, READ | WRITE => u32, 0 => u32, &raw mut made => *mut u32,
+        parent => WDFKEY, &raw const name => PCUNICODE_STRING, access => u32, 0 => u32, &raw mut made => *mut u32,
         none => PWDF_OBJECT_ATTRIBUTES, &raw mut key => *mut WDFKEY
     ) -> NTSTATUS);
     assert_eq!(status, STATUS_SUCCESS);
@@ -136,6 +142,10 @@ fn remove(key: WDFKEY, name: &[u8]) -> NTSTATUS {
     let mut name = Name::of(name);
     let name = name.string();
     framework!(WdfRegistryRemoveValue(key => WDFKEY, &raw const name => PCUNICODE_STRING) -> NTSTATUS)
+}
+
+fn remove_key(key: WDFKEY) -> NTSTATUS {
+    framework!(WdfRegistryRemoveKey(key => WDFKEY) -> NTSTATUS)
 }
 
 unsafe extern "C" fn add(_: WDFDRIVER, init: PWDFDEVICE_INIT) -> NTSTATUS {
@@ -229,6 +239,23 @@ fn keys_are_opened_and_created_by_name() {
     });
 }
 
+#[test]
+fn a_key_is_deleted_when_nothing_is_below() {
+    with_devices(1, |_| {
+        let service = opened(ptr::null_mut(), SERVICE, READ).expect("the driver's service");
+        let (above, _) = created_for(DELETE, service, b"Above");
+        let (below, _) = created(above, b"Below");
+        assert_eq!(remove_key(above), CANNOT_DELETE);
+        assert_eq!(remove_key(below), ACCESS_DENIED, "it was opened to be written");
+        close(below);
+        let below = opened(above, b"Below", DELETE).expect("it is there");
+        assert_eq!(remove_key(below), STATUS_SUCCESS);
+        assert_eq!(opened(above, b"Below", READ), Err(STATUS_OBJECT_NAME_NOT_FOUND));
+        assert_eq!(remove_key(above), STATUS_SUCCESS, "the object was still there");
+        close(service);
+    });
+}
+
 macro_rules! wrong {
     ($($name:ident breaks $rule:ident by $work:expr;)+) => {
         $(
@@ -248,6 +275,19 @@ wrong! {
     a_key_of_a_device_at_dispatch_level breaks IrqlTooHigh by |device| {
         let before = raise(2);
         let _ = key_of_device(device, OF_DEVICE, READ);
+        lower(before);
+    };
+    a_key_that_is_deleted_and_closed breaks BadHandle by |_| {
+        let service = opened(ptr::null_mut(), SERVICE, READ).expect("the driver's service");
+        let (key, _) = created_for(DELETE, service, b"Sub");
+        assert_eq!(remove_key(key), STATUS_SUCCESS);
+        close(key);
+    };
+    a_key_that_is_deleted_at_dispatch_level breaks IrqlTooHigh by |_| {
+        let service = opened(ptr::null_mut(), SERVICE, READ).expect("the driver's service");
+        let (key, _) = created_for(DELETE, service, b"Sub");
+        let before = raise(2);
+        remove_key(key);
         lower(before);
     };
     a_key_that_is_closed_and_written breaks BadHandle by |device| {

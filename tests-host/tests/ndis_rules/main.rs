@@ -8,8 +8,11 @@ extern crate wdk_bindings as wdk_sys;
 
 mod miniport;
 
+mod data_starts;
 mod faults;
 mod filters;
+mod generic_objects;
+mod keywords;
 mod kmdf;
 mod lifecycle;
 mod own;

@@ -605,6 +605,7 @@ pub const SIMULATED: &[&str] = &[
     "WdfRegistryQueryULong",
     "WdfRegistryQueryUnicodeString",
     "WdfRegistryQueryValue",
+    "WdfRegistryRemoveKey",
     "WdfRegistryRemoveValue",
     "WdfRequestCancelSentRequest",
     "WdfRequestChangeTarget",

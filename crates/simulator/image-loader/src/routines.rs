@@ -405,7 +405,10 @@ macro_rules! with_routines {
             "ndis.sys" {
                 NdisAcquireRWLockRead
                 NdisAcquireRWLockWrite
+                NdisAdvanceNetBufferDataStart
+                NdisAdvanceNetBufferListDataStart
                 NdisAllocateCloneOidRequest
+                NdisAllocateGenericObject
                 NdisAllocateIoWorkItem
                 NdisAllocateMdl
                 NdisAllocateMemoryWithTag
@@ -445,6 +448,7 @@ macro_rules! with_routines {
                 NdisFSendNetBufferListsComplete
                 NdisFSetAttributes
                 NdisFreeCloneOidRequest
+                NdisFreeGenericObject
                 NdisFreeIoWorkItem
                 NdisFreeMdl
                 NdisFreeMemory
@@ -482,6 +486,8 @@ macro_rules! with_routines {
                 NdisRegisterProtocolDriver
                 NdisReleaseRWLock
                 NdisResetEvent
+                NdisRetreatNetBufferDataStart
+                NdisRetreatNetBufferListDataStart
                 NdisReturnNetBufferLists
                 NdisSendNetBufferLists
                 NdisSetCoalescableTimerObject
@@ -489,6 +495,7 @@ macro_rules! with_routines {
                 NdisSetOptionalHandlers
                 NdisSetTimerObject
                 NdisWaitEvent
+                NdisWriteConfiguration
             }
             "netio.sys" {
                 CancelMibChangeNotify2

@@ -217,16 +217,19 @@ fn parts() -> Parts {
     parts.add::<Mutex<Binds>>();
     parts.add::<Mutex<Adapters>>();
     parts.add::<Mutex<Configurations>>();
+    parts.add::<Mutex<ndis::configuration::Written>>();
     parts.add::<Mutex<ControlDevices>>();
     parts.add::<Mutex<ndis::ndk::Listeners>>();
     parts.add::<Mutex<ndis::oid::Requests>>();
     parts.add::<Mutex<ndis::module::Modules>>();
     parts.add::<Mutex<ndis::filter_oid::Clones>>();
     parts.add::<Mutex<Pools>>();
+    parts.add::<Mutex<ndis::data_start::DataStarts>>();
     parts.add::<Mutex<Sends>>();
     parts.add::<Mutex<ndis::work_item::WorkItems>>();
     parts.add::<Mutex<ndis::timer::Timers>>();
     parts.add::<Mutex<ndis::rw_lock::RwLocks>>();
+    parts.add::<Mutex<ndis::generic_object::GenericObjects>>();
     parts
 }
 

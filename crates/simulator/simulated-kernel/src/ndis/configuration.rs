@@ -9,7 +9,7 @@ use ndis::{
 };
 use ndkpi::{
     NDIS_HANDLE,
-    status::{NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
+    status::{NDIS_STATUS_NOT_SUPPORTED, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
 };
 use wdk_bindings::UNICODE_STRING;
 
@@ -51,10 +51,37 @@ pub struct Configurations(pub LiteMap<usize, Configuration>);
 
 impl Part for Mutex<Configurations> {}
 
-/// The text of a keyword of the adapter, whatever its case.
-fn value(configuration: &Configuration, name: &str) -> Option<String> {
-    let found = configuration.keywords.iter().find(|(keyword, _)| keyword.eq_ignore_ascii_case(name));
-    found.map(|(_, value)| value.clone())
+/// A keyword's value.
+#[derive(Clone)]
+enum Setting {
+    /// As an installation has it.
+    Text(String),
+    /// As drivers write it.
+    Number(u32),
+}
+
+/// What drivers have written: by whose keyword it is and its name in small letters.
+#[derive(Default)]
+pub struct Written(LiteMap<(usize, String), Setting>);
+
+impl Part for Mutex<Written> {}
+
+/// The value of a keyword of the adapter, whatever its case.
+fn value(state: &State, handle: NDIS_HANDLE, name: &str) -> Option<Setting> {
+    let (owner, installed) = with(state, handle, |configuration| {
+        let found = configuration.keywords.iter().find(|(keyword, _)| keyword.eq_ignore_ascii_case(name));
+        (configuration.owner, found.map(|(_, value)| Setting::Text(value.clone())))
+    });
+    let written = state.locked::<Written>().0.get(&(owner.handle, name.to_ascii_lowercase())).cloned();
+    written.or(installed)
+}
+
+/// The number that a value is, or says in digits of that radix.
+fn number(value: Setting, radix: u32) -> Option<u32> {
+    match value {
+        Setting::Number(number) => Some(number),
+        Setting::Text(text) => u32::from_str_radix(&text, radix).ok(),
+    }
 }
 
 /// Memory of the configuration, which goes when it is closed.
@@ -111,18 +138,19 @@ fn parameter(
     name: &str,
     kind: NDIS_PARAMETER_TYPE,
 ) -> Result<*mut NDIS_CONFIGURATION_PARAMETER, NDIS_STATUS> {
-    let value = with(state, handle, |configuration| value(configuration, name)).ok_or(NDIS_STATUS_FAILURE)?;
+    let value = value(state, handle, name).ok_or(NDIS_STATUS_FAILURE)?;
     let size = size_of::<NDIS_CONFIGURATION_PARAMETER>();
     let data = match kind {
         NDIS_PARAMETER_TYPE::INTEGER => {
-            let number = value.parse().map_err(|_| NDIS_STATUS_FAILURE)?;
+            let number = number(value, 10).ok_or(NDIS_STATUS_FAILURE)?;
             NDIS_CONFIGURATION_PARAMETER_DATA { IntegerData: number }
         }
         NDIS_PARAMETER_TYPE::HEX_INTEGER => {
-            let number = u32::from_str_radix(&value, 16).map_err(|_| NDIS_STATUS_FAILURE)?;
+            let number = number(value, 16).ok_or(NDIS_STATUS_FAILURE)?;
             NDIS_CONFIGURATION_PARAMETER_DATA { IntegerData: number }
         }
         NDIS_PARAMETER_TYPE::STRING => {
+            let Setting::Text(value) = value else { return Err(NDIS_STATUS_FAILURE) };
             let units: Vec<u16> = value.encode_utf16().collect();
             let bytes = size_of_val(&*units);
             let place = allocate(state, handle, bytes.max(1)).ok_or(NDIS_STATUS_RESOURCES)?;
@@ -165,6 +193,48 @@ pub extern "system" fn NdisReadConfiguration(
     });
 }
 
+/// What a driver writes.
+fn setting(parameter: &NDIS_CONFIGURATION_PARAMETER) -> Result<Setting, NDIS_STATUS> {
+    match parameter.ParameterType {
+        NDIS_PARAMETER_TYPE::INTEGER | NDIS_PARAMETER_TYPE::HEX_INTEGER => {
+            // SAFETY: the driver says that it is a number.
+            Ok(Setting::Number(unsafe { parameter.ParameterData.IntegerData }))
+        }
+        NDIS_PARAMETER_TYPE::STRING => {
+            // SAFETY: the driver says that it is a string.
+            let string = unsafe { parameter.ParameterData.StringData };
+            Ok(Setting::Text(text::text((&raw const string).cast::<UNICODE_STRING>())))
+        }
+        kind @ (NDIS_PARAMETER_TYPE::MULTI_STRING | NDIS_PARAMETER_TYPE::BINARY) => {
+            bug_check(Rule::NotSimulated, format_args!("a keyword of the type {kind:?}"))
+        }
+        _ => Err(NDIS_STATUS_NOT_SUPPORTED),
+    }
+}
+
+/// The value stays when the configuration is closed.
+#[unsafe(no_mangle)]
+extern "system" fn NdisWriteConfiguration(
+    status: *mut NDIS_STATUS,
+    handle: NDIS_HANDLE,
+    keyword: *const NDIS_STRING,
+    parameter: *const NDIS_CONFIGURATION_PARAMETER,
+) {
+    ndis_routine!("NdisWriteConfiguration", PASSIVE_LEVEL, |state| {
+        // Both kinds of strings have one layout.
+        let name = text::text(keyword.cast::<UNICODE_STRING>()).to_ascii_lowercase();
+        let owner = with(state, handle, |configuration| configuration.owner);
+        // SAFETY: null or the driver's structure, which lives until the call returns.
+        let Some(parameter) = (unsafe { parameter.as_ref() }) else {
+            bug_check(Rule::BadArgument, format_args!("a keyword is written without a value"));
+        };
+        let outcome = if state.strikes() { Err(NDIS_STATUS_RESOURCES) } else { setting(parameter) };
+        let said = outcome.map(|setting| state.locked::<Written>().0.insert((owner.handle, name), setting));
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { status.write(said.err().unwrap_or(NDIS_STATUS_SUCCESS)) };
+    });
+}
+
 /// The bytes of an address such as `02-00-5E-00-00-01`, with or without what separates them.
 fn address(value: &str) -> Option<Vec<u8>> {
     let digits: Vec<u32> =
@@ -181,8 +251,8 @@ pub extern "system" fn NdisReadNetworkAddress(
     handle: NDIS_HANDLE,
 ) {
     ndis_routine!("NdisReadNetworkAddress", PASSIVE_LEVEL, |state| {
-        let chosen = with(state, handle, |configuration| value(configuration, "NetworkAddress"));
-        let bytes = chosen.and_then(|value| address(&value));
+        let chosen = value(state, handle, "NetworkAddress");
+        let bytes = chosen.and_then(|value| if let Setting::Text(text) = value { address(&text) } else { None });
         let outcome = bytes.ok_or(NDIS_STATUS_FAILURE).and_then(|bytes| {
             let block = allocate(state, handle, bytes.len()).ok_or(NDIS_STATUS_RESOURCES)?;
             Ok((block, bytes))

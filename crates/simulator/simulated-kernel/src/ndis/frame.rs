@@ -90,7 +90,7 @@ pub unsafe fn write_list(place: *mut NET_BUFFER_LIST, pool: NDIS_HANDLE, first: 
 }
 
 /// The MDL of a chain that a byte lies in, and where in it.
-fn walk(mut mdl: *mut MDL, mut offset: usize) -> (*mut MDL, usize) {
+pub fn walk(mut mdl: *mut MDL, mut offset: usize) -> (*mut MDL, usize) {
     // SAFETY: null, or an MDL of the chain, which lives as long as the net buffer.
     while let Some(here) = unsafe { mdl.as_ref() } {
         let count = here.ByteCount as usize;

@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub driver: DriverId,
-    /// The handle of the adapter or of the filter's module; the driver's own if the thing outlives them.
+    /// The handle of the adapter, of the filter's module or of a generic object; the driver's own if the thing outlives them.
     pub handle: usize,
 }
 
@@ -22,7 +22,7 @@ impl State {
         self.protocol(handle).is_some()
     }
 
-    /// Whom a handle belongs to, that of an adapter, of a filter's module or of a driver.
+    /// Whom a handle belongs to, that of an adapter, of a filter's module, of a generic object or of a driver.
     pub fn owner_of(&self, handle: NDIS_HANDLE) -> Owner {
         let of_driver = self.locked::<Miniports>().0.values().any(|driver| driver.handle == handle.addr());
         if of_driver {
@@ -36,6 +36,9 @@ impl State {
         }
         if let Some(module) = self.locked::<Modules>().attached.get(&handle.addr()) {
             return Owner { driver: module.filter.owner, handle: module.handle };
+        }
+        if let Some(driver) = self.generic_object(handle.addr()) {
+            return Owner { driver, handle: handle.addr() };
         }
         let adapter = self.adapter(handle);
         Owner { driver: adapter.owner, handle: adapter.handle }

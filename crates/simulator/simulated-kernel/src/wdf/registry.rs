@@ -19,6 +19,8 @@ pub struct Key {
     pub path: String,
     /// It was opened to be written.
     pub is_writable: bool,
+    /// It was opened to be deleted.
+    pub is_deletable: bool,
 }
 
 impl Part for Key {
@@ -54,9 +56,14 @@ pub fn open(
     parent: Option<usize>,
     place: *mut WDFKEY,
 ) -> NTSTATUS {
-    /// `KEY_SET_VALUE`, `MAXIMUM_ALLOWED`, `GENERIC_ALL` and `GENERIC_WRITE`.
-    const WRITES: ACCESS_MASK = 2 | 1 << 25 | 1 << 28 | 1 << 30;
-    let key = Arc::new(Key { path, is_writable: access & WRITES != 0 });
+    /// `MAXIMUM_ALLOWED` and `GENERIC_ALL`.
+    const ALL: ACCESS_MASK = 1 << 25 | 1 << 28;
+    /// `KEY_SET_VALUE` and `GENERIC_WRITE`.
+    const WRITES: ACCESS_MASK = ALL | 2 | 1 << 30;
+    /// `DELETE`.
+    const DELETES: ACCESS_MASK = ALL | 1 << 16;
+    let (is_writable, is_deletable) = (access & WRITES != 0, access & DELETES != 0);
+    let key = Arc::new(Key { path, is_writable, is_deletable });
     let Some(object) = state.create_object(key, attributes, parent) else {
         return STATUS_INSUFFICIENT_RESOURCES;
     };

@@ -23,7 +23,10 @@ use crate::{
     state::State,
     text,
     value::Value,
-    wdm::registry::{delete_value, set_value},
+    wdm::{
+        registry::{delete_value, set_value},
+        registry_keys::delete,
+    },
 };
 
 /// `STATUS_ACCESS_DENIED`.
@@ -229,8 +232,23 @@ pub extern "C" fn WdfRegistryRemoveValue(
     })
 }
 
+/// The object goes with its key, and stays if the key does.
+pub extern "C" fn WdfRegistryRemoveKey(_globals: PWDF_DRIVER_GLOBALS, key: WDFKEY) -> NTSTATUS {
+    routine!("WdfRegistryRemoveKey", PASSIVE_LEVEL, |state| {
+        let (object, key) = key_object(state, key);
+        if !key.is_deletable {
+            return ACCESS_DENIED;
+        }
+        let status = delete(state, &key.path);
+        if status == STATUS_SUCCESS {
+            state.delete_object(object.handle);
+        }
+        status
+    })
+}
+
 /// What the bindings of the drivers' crates have no type and no index for.
-pub fn entries() -> [(&'static str, *const ()); 9] {
+pub fn entries() -> [(&'static str, *const ()); 10] {
     [
         entry!(WdfRegistryOpenKey),
         entry!(WdfRegistryCreateKey),
@@ -241,5 +259,6 @@ pub fn entries() -> [(&'static str, *const ()); 9] {
         entry!(WdfRegistryQueryUnicodeString),
         entry!(WdfRegistryQueryString),
         entry!(WdfRegistryRemoveValue),
+        entry!(WdfRegistryRemoveKey),
     ]
 }

@@ -36,7 +36,7 @@ pub mod process;
 mod processor;
 mod push_lock;
 pub mod registry;
-mod registry_keys;
+pub mod registry_keys;
 mod registry_values;
 mod resource;
 pub mod rundown;

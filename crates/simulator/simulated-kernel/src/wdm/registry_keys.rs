@@ -131,11 +131,16 @@ extern "C" fn ZwEnumerateValueKey(
     })
 }
 
+/// Deletes a key, which may have none below it.
+pub fn delete(state: &State, path: &str) -> NTSTATUS {
+    if state.subkeys(path).is_empty() && state.delete_key(path) { STATUS_SUCCESS } else { CANNOT_DELETE }
+}
+
 /// Its handles lead to nothing any more, and have to be closed.
 #[unsafe(no_mangle)]
 extern "C" fn ZwDeleteKey(handle: HANDLE) -> NTSTATUS {
     routine!("ZwDeleteKey", PASSIVE_LEVEL, |state| {
         let path = path_of_handle(state, handle);
-        if state.subkeys(&path).is_empty() && state.delete_key(&path) { STATUS_SUCCESS } else { CANNOT_DELETE }
+        delete(state, &path)
     })
 }
