@@ -14,8 +14,8 @@ use std::{
 use host::machine::{self, Irql};
 use litemap::LiteMap;
 use ndis::{
-    METHOD, NDIS_OBJECT_TYPE_OID_REQUEST, NDIS_OID_REQUEST, NDIS_OID_REQUEST_REVISION_2, NDIS_REQUEST_TYPE,
-    NDIS_SIZEOF_OID_REQUEST_REVISION_2, NDIS_STATUS, OID_PNP_SET_POWER, QUERY, REQUEST_DATA, SET,
+    METHOD, NDIS_DEVICE_POWER_STATE, NDIS_OBJECT_TYPE_OID_REQUEST, NDIS_OID_REQUEST, NDIS_OID_REQUEST_REVISION_2,
+    NDIS_REQUEST_TYPE, NDIS_SIZEOF_OID_REQUEST_REVISION_2, NDIS_STATUS, OID_PNP_SET_POWER, QUERY, REQUEST_DATA, SET,
 };
 use ndkpi::{
     NDIS_HANDLE, NDIS_OBJECT_HEADER, NtStatus, OID_NDK_SET_STATE,
@@ -500,11 +500,28 @@ fn lengths(request: &NDIS_OID_REQUEST) -> (u32, u32, u32) {
     }
 }
 
+/// Returns true if this is a request to go to a state of power that there is, whole: one that a miniport may not fail.
+fn sets_power(request: &Request) -> bool {
+    let structure = structure(request);
+    if request.oid != OID_PNP_SET_POWER || structure.RequestType != NDIS_REQUEST_TYPE::SET_INFORMATION {
+        return false;
+    }
+    // SAFETY: the type says which arm it is; every value of its numbers is one.
+    let set = unsafe { structure.DATA.SET_INFORMATION };
+    if (set.InformationBufferLength as usize) < size_of::<NDIS_DEVICE_POWER_STATE>() {
+        return false;
+    }
+    let state: *const NDIS_DEVICE_POWER_STATE = set.InformationBuffer.cast_const().cast();
+    // SAFETY: the buffer has as many bytes, and is there until the answer is collected.
+    let state = unsafe { state.read_unaligned() };
+    (NDIS_DEVICE_POWER_STATE::D0..=NDIS_DEVICE_POWER_STATE::D3).contains(&state)
+}
+
 fn check_answer(request: &Request, status: NDIS_STATUS) {
     let (written, read, needed) = lengths(&structure(request));
     let Room { output, input, enough } = request.room;
     let oid = request.oid;
-    if oid == OID_PNP_SET_POWER && request.to.is_none() && status != NDIS_STATUS_SUCCESS {
+    if request.to.is_none() && sets_power(request) && status != NDIS_STATUS_SUCCESS {
         bug_check(Rule::OidAnswer, format_args!("OID_PNP_SET_POWER is answered with {status}, and must not fail"));
     }
     if written as usize > output || read as usize > input {
