@@ -22,7 +22,7 @@ const BEGINNINGS: [(&str, &str); 4] = [
 const UNREAD: (&str, &str) = ("MIB_IPINTERFACE_ROW", "rest");
 
 /// Bytes and alignment of types that are declared elsewhere.
-const OTHERS: [(&str, usize, usize); 8] = [
+const OTHERS: [(&str, usize, usize); 10] = [
     ("u8", 1, 1),
     ("u16", 2, 2),
     ("u32", 4, 4),
@@ -31,6 +31,8 @@ const OTHERS: [(&str, usize, usize); 8] = [
     ("NDIS_OBJECT_HEADER", 4, 2),
     ("NET_IFINDEX", 4, 4),
     ("NET_LUID", 8, 8),
+    ("PDRIVER_OBJECT", 8, 8),
+    ("PVOID", 8, 8),
 ];
 
 /// The structures of a file that have the layout of C, by their names.
