@@ -209,17 +209,6 @@ fn the_net_buffers_of_a_list_go_together() {
     });
 }
 
-macro_rules! wrong {
-    ($($name:ident breaks $rule:ident by $work:expr;)+) => {
-        $(
-            #[test]
-            fn $name() {
-                caught(concat!(module_path!(), "::", stringify!($name)), Rule::$rule, || does($work));
-            }
-        )+
-    };
-}
-
 wrong! {
     an_advance_beyond_the_bytes breaks BadArgument by |_, buffer| advance(buffer, 61, false, None);
     an_advance_that_frees_what_nobody_has_claimed breaks BadArgument by |_, buffer| advance(buffer, 14, true, None);

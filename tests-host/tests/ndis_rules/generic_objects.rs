@@ -58,17 +58,6 @@ fn a_generic_object_is_a_handle_with_bytes_of_the_driver() {
     });
 }
 
-macro_rules! wrong {
-    ($($name:ident breaks $rule:ident by $work:expr;)+) => {
-        $(
-            #[test]
-            fn $name() {
-                caught(concat!(module_path!(), "::", stringify!($name)), Rule::$rule, || does($work));
-            }
-        )+
-    };
-}
-
 wrong! {
     a_generic_object_without_a_tag breaks PoolTag by || {
         call!(NdisAllocateGenericObject(ptr::null_mut(), 0, 16));

@@ -129,17 +129,6 @@ fn a_value_of_no_type_is_refused() {
     });
 }
 
-macro_rules! wrong {
-    ($($name:ident breaks $rule:ident by $work:expr;)+) => {
-        $(
-            #[test]
-            fn $name() {
-                caught(concat!(module_path!(), "::", stringify!($name)), Rule::$rule, || does($work));
-            }
-        )+
-    };
-}
-
 wrong! {
     a_keyword_of_a_configuration_that_is_closed breaks BadHandle by || {
         let configuration = open();

@@ -6,6 +6,18 @@
 
 extern crate wdk_bindings as wdk_sys;
 
+/// Tests of drivers that each break a rule: a module's `does` has one do some work.
+macro_rules! wrong {
+    ($($name:ident breaks $rule:ident by $work:expr;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                caught(concat!(module_path!(), "::", stringify!($name)), Rule::$rule, || does($work));
+            }
+        )+
+    };
+}
+
 mod miniport;
 
 mod data_starts;
