@@ -33,6 +33,8 @@ mod impaired;
 mod impairment;
 pub mod lockstep;
 pub mod memory;
+#[cfg(target_os = "linux")]
+mod offload;
 mod pump;
 #[cfg(target_os = "linux")]
 pub mod real;

@@ -62,19 +62,17 @@ fn behind(mut first: Envelope, number: u16) -> Envelope {
 
 /// The sum, not complemented, of the pseudo header of a datagram with this payload: what stands in a checksum that is not made yet.
 fn pseudo_header(ip: &Ip, payload: usize) -> u16 {
-    let add = |sum: u32, bytes: &[u8]| {
-        let (words, _) = bytes.as_chunks::<2>();
-        words.iter().fold(sum, |sum, word| sum + u32::from(u16::from_be_bytes(*word)))
-    };
-    let addresses = [ip.source, ip.destination].iter().fold(0, |sum, address| match address {
-        IpAddr::V4(address) => add(sum, &address.octets()),
-        IpAddr::V6(address) => add(sum, &address.octets()),
-    });
-    let length = u32::try_from(udp::LENGTH + payload).unwrap_or_default();
-    let sum = addresses + u32::from(ip.protocol) + (length >> 16) + (length & 0xFFFF);
-    let folded = (sum & 0xFFFF) + (sum >> 16);
-    let [_, _, high, low] = ((folded & 0xFFFF) + (folded >> 16)).to_be_bytes();
-    u16::from_be_bytes([high, low])
+    let mut header = SmallVec::<[u8; 64]>::new();
+    for address in [ip.source, ip.destination] {
+        match address {
+            IpAddr::V4(address) => header.extend_from_slice(&address.octets()),
+            IpAddr::V6(address) => header.extend_from_slice(&address.octets()),
+        }
+    }
+    // Both families have these words; IPv4 has fewer zeroes between them.
+    header.extend_from_slice(&u32::try_from(udp::LENGTH + payload).unwrap_or_default().to_be_bytes());
+    header.extend_from_slice(&u32::from(ip.protocol).to_be_bytes());
+    !ip::checksum(&header)
 }
 
 /// Packets as one frame.

@@ -3,10 +3,7 @@
 use std::{
     io::{self, IoSlice, IoSliceMut},
     os::fd::{AsRawFd, OwnedFd},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Mutex, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -28,6 +25,7 @@ use super::{
 };
 use crate::{
     error::OpenError,
+    offload,
     segment::{Segment, too_long},
 };
 
@@ -167,11 +165,6 @@ impl Packets {
         Ok(Self { socket, plain, takes_apart, name: name.to_owned(), longest, inward: Mutex::new(inward) })
     }
 
-    /// Packets that can go as one, if the first of these can with others.
-    fn joined<'frames>(&self, frames: &[&'frames [u8]]) -> Option<Joined<'frames>> {
-        if self.takes_apart.load(Relaxed) { Joined::of(frames) } else { None }
-    }
-
     /// Sends packets as one frame. Returns false if the system does not take it: it is older than Linux 6.3.
     fn send_joined(&self, joined: &Joined<'_>) -> io::Result<bool> {
         let parts: SmallVec<[_; PARTS]> = joined.parts().map(IoSlice::new).collect();
@@ -220,25 +213,13 @@ impl Segment for Packets {
         if let Some(frame) = frames.iter().find(|frame| frame.len() > self.longest) {
             return Err(too_long(frame, self.longest));
         }
-        let mut rest = frames;
-        while !rest.is_empty() {
-            let count = if let Some(joined) = self.joined(rest) {
-                if !self.send_joined(&joined)? {
-                    // From now on one by one, these too.
-                    self.takes_apart.store(false, Relaxed);
-                    continue;
-                }
-                joined.count()
-            } else {
-                // Those before the next ones that can go as one.
-                let is_alone = |at: &usize| self.joined(&rest[*at..]).is_none();
-                let alone = 1 + (1..rest.len().min(BATCH)).take_while(is_alone).count();
-                self.send_many(&rest[..alone])?;
-                alone
-            };
-            rest = &rest[count..];
-        }
-        Ok(())
+        let join = |rest| {
+            let joined = Joined::of(rest)?;
+            let count = joined.count();
+            Some((joined, count))
+        };
+        let together = |joined: &Joined<'_>| self.send_joined(joined);
+        offload::send(frames, &self.takes_apart, BATCH, join, together, |some| self.send_many(some))
     }
 
     fn receive(&self, patience: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {

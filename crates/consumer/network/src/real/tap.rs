@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, ErrorKind, Read, Write},
     mem::zeroed,
     os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     sync::Mutex,
@@ -16,28 +16,6 @@ use crate::{
     error::OpenError,
     segment::{Segment, too_long},
 };
-
-/// Reads frames until there is none.
-fn read_all(
-    room: &mut [u8],
-    take: &mut dyn FnMut(&[u8]),
-    mut read: impl FnMut(&mut [u8]) -> io::Result<Option<usize>>,
-) -> io::Result<usize> {
-    let mut count = 0;
-    for _ in 0..BATCH {
-        match read(room) {
-            Ok(Some(length)) => {
-                take(&room[..length]);
-                count += 1;
-            }
-            Ok(None) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(count)
-}
 
 /// A tap device: a network interface of the system whose cable ends in this program.
 pub struct Tap {
@@ -101,7 +79,16 @@ impl Segment for Tap {
             return Ok(0);
         }
         let mut room = self.room.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        read_all(&mut room, take, |room| (&self.file).read(room).map(Some))
+        for count in 0..BATCH {
+            match (&self.file).read(&mut room) {
+                Ok(length) => take(&room[..length]),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    return Ok(count);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(BATCH)
     }
 
     fn longest(&self) -> usize {

@@ -5,10 +5,7 @@ use std::{
     io::{self, IoSlice, IoSliceMut},
     net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket},
     os::fd::{AsFd, AsRawFd},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Mutex, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -27,6 +24,7 @@ use nix::{
 use smallvec::SmallVec;
 
 use super::{LONGEST, Udp, canonical, forgive};
+use crate::offload;
 
 /// Datagrams of one call.
 const BATCH: usize = 32;
@@ -200,27 +198,12 @@ fn segments(datagrams: &[Datagram<'_>]) -> usize {
 }
 
 pub fn send_all(udp: &Udp, datagrams: &[Datagram<'_>]) -> io::Result<()> {
-    let mut rest = datagrams;
-    while !rest.is_empty() {
-        let takes_apart = udp.linux.takes_apart.load(Relaxed);
-        let together = if takes_apart { segments(rest) } else { 1 };
-        let count = if together > 1 {
-            if !send_together(udp, &rest[..together])? {
-                // From now on one by one, these too.
-                udp.linux.takes_apart.store(false, Relaxed);
-                continue;
-            }
-            together
-        } else {
-            // Those before the next ones that can go as one.
-            let is_alone = |at: &usize| !takes_apart || segments(&rest[*at..]) == 1;
-            let alone = 1 + (1..rest.len().min(BATCH)).take_while(is_alone).count();
-            send_alone(udp, &rest[..alone])?;
-            alone
-        };
-        rest = &rest[count..];
-    }
-    Ok(())
+    let join = |rest| match segments(rest) {
+        0 | 1 => None,
+        count => Some((&rest[..count], count)),
+    };
+    let together = |joined: &&[Datagram<'_>]| send_together(udp, joined);
+    offload::send(datagrams, &udp.linux.takes_apart, BATCH, join, together, |batch| send_alone(udp, batch))
 }
 
 /// Sends datagrams as one. Returns false if this system, or the way there, does not take them so.
@@ -301,9 +284,9 @@ fn address(address: &SockaddrStorage) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::SocketAddr, time::Duration};
+    use std::{net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 
-    use super::{BUSIEST, BUSY, Relaxed, SEGMENTS, Udp, segments};
+    use super::{BUSIEST, BUSY, SEGMENTS, Udp, segments};
 
     fn count(lengths: &[usize]) -> usize {
         let bytes = vec![0; 60_000];

@@ -180,9 +180,10 @@ impl Ip {
     }
 }
 
-/// The Internet checksum of a header: zero for one whose checksum is right.
+/// The Internet checksum of a header, which has whole words: zero for one whose checksum is right.
+#[must_use]
 #[inline]
-fn checksum(header: &[u8]) -> u16 {
+pub fn checksum(header: &[u8]) -> u16 {
     let (words, _) = header.as_chunks::<2>();
     let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
     let folded = (sum & 0xFFFF) + (sum >> 16);
