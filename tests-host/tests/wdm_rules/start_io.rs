@@ -83,6 +83,11 @@ impl Queue {
 tests! {
     entries_wait_while_the_queue_is_busy by {
         let queue = Queue::new();
+        // SAFETY: the driver's queue. Only an address is taken.
+        let head = unsafe { &raw mut (*queue.place).DeviceListHead };
+        // SAFETY: the list in it.
+        let links = unsafe { [(*head).Flink, (*head).Blink] };
+        assert_eq!(links, [head; 2], "an empty list");
         assert!(!queue.insert(0), "the queue is not busy: the entry is the driver's");
         assert!(queue.insert(1) && queue.insert(2));
         // SAFETY: the driver's entries.

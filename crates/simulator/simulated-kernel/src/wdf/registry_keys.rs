@@ -4,9 +4,9 @@ use std::sync::{Arc, atomic::Ordering::Acquire};
 
 use wdk_bindings::{
     ACCESS_MASK, NTSTATUS, PCUNICODE_STRING, PULONG, PUNICODE_STRING, PVOID, PWDF_DRIVER_GLOBALS,
-    PWDF_OBJECT_ATTRIBUTES, STATUS_BUFFER_OVERFLOW, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER,
-    STATUS_OBJECT_NAME_NOT_FOUND, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS, ULONG, USHORT, WDFDEVICE, WDFKEY,
-    WDFSTRING,
+    PWDF_OBJECT_ATTRIBUTES, STATUS_ACCESS_DENIED, STATUS_BUFFER_OVERFLOW, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_PARAMETER, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS, ULONG, USHORT,
+    WDFDEVICE, WDFKEY, WDFSTRING,
 };
 
 use super::{
@@ -24,19 +24,14 @@ use crate::{
     text,
     value::Value,
     wdm::{
-        registry::{delete_value, set_value},
+        registry::{create, delete_value, set_value},
         registry_keys::delete,
     },
 };
 
-/// `STATUS_ACCESS_DENIED`.
-const ACCESS_DENIED: NTSTATUS = 0xC000_0022_u32.cast_signed();
 /// `REG_SZ` and `REG_DWORD`.
 const TEXT: ULONG = 1;
 const NUMBER: ULONG = 4;
-/// `REG_CREATED_NEW_KEY` and `REG_OPENED_EXISTING_KEY`: what became of a creation.
-const CREATED_NEW_KEY: ULONG = 1;
-const OPENED_EXISTING_KEY: ULONG = 2;
 
 /// The path of a key by its name, below another one unless that is null. With it the object that is the new one's parent.
 fn path_below(state: &State, parent: WDFKEY, name: PCUNICODE_STRING) -> (String, Option<usize>) {
@@ -51,7 +46,7 @@ fn path_below(state: &State, parent: WDFKEY, name: PCUNICODE_STRING) -> (String,
 /// A key that a driver may write, or the status that it gets instead.
 fn writable(state: &State, key: WDFKEY) -> Result<Arc<Key>, NTSTATUS> {
     let (_, key) = key_object(state, key);
-    if key.is_writable { Ok(key) } else { Err(ACCESS_DENIED) }
+    if key.is_writable { Ok(key) } else { Err(STATUS_ACCESS_DENIED) }
 }
 
 /// Gives a key a value.
@@ -91,12 +86,10 @@ pub extern "C" fn WdfRegistryCreateKey(
 ) -> NTSTATUS {
     routine!("WdfRegistryCreateKey", PASSIVE_LEVEL, |state| {
         let (path, parent) = path_below(state, parent, name);
-        let Some(is_new) = state.create_key(&path) else { return STATUS_OBJECT_NAME_NOT_FOUND };
-        // SAFETY: null or the driver's place, which lives until the call returns.
-        if let Some(disposition) = unsafe { disposition.as_mut() } {
-            *disposition = if is_new { CREATED_NEW_KEY } else { OPENED_EXISTING_KEY };
+        match create(state, &path, disposition) {
+            STATUS_SUCCESS => open(state, (path, access), attributes, parent, place),
+            status => status,
         }
-        open(state, (path, access), attributes, parent, place)
     })
 }
 
@@ -237,7 +230,7 @@ pub extern "C" fn WdfRegistryRemoveKey(_globals: PWDF_DRIVER_GLOBALS, key: WDFKE
     routine!("WdfRegistryRemoveKey", PASSIVE_LEVEL, |state| {
         let (object, key) = key_object(state, key);
         if !key.is_deletable {
-            return ACCESS_DENIED;
+            return STATUS_ACCESS_DENIED;
         }
         let status = delete(state, &key.path);
         if status == STATUS_SUCCESS {

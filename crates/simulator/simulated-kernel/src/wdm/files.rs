@@ -5,7 +5,7 @@ use std::{ptr, sync::Mutex};
 use litemap::LiteMap;
 use wdk_bindings::{
     ACCESS_MASK, BOOLEAN, HANDLE, IO_STATUS_BLOCK, NTSTATUS, OBJECT_ATTRIBUTES, PHANDLE, POBJECT_ATTRIBUTES, PVOID,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG,
+    STATUS_ACCESS_DENIED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG,
 };
 
 use super::{
@@ -25,7 +25,6 @@ use crate::{
 };
 
 /// Statuses of files that the bindings leave out.
-const ACCESS_DENIED: NTSTATUS = 0xC000_0022_u32.cast_signed();
 const NAME_COLLISION: NTSTATUS = 0xC000_0035_u32.cast_signed();
 const PATH_SYNTAX_BAD: NTSTATUS = 0xC000_003B_u32.cast_signed();
 const SHARING_VIOLATION: NTSTATUS = 0xC000_0043_u32.cast_signed();
@@ -316,7 +315,7 @@ fn create(state: &State, attributes: &OBJECT_ATTRIBUTES, wanted: &Wanted) -> Res
         }
         if node.attributes & READ_ONLY != 0 && !is_folder {
             if access & (WRITE | APPEND) != 0 || replaces {
-                return Err(plain(ACCESS_DENIED));
+                return Err(plain(STATUS_ACCESS_DENIED));
             }
             if wanted.options & DELETE_ON_CLOSE != 0 {
                 return Err(plain(CANNOT_DELETE));

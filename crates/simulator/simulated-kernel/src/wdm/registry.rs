@@ -186,15 +186,24 @@ fn open(state: &State, handle: PHANDLE, attributes: POBJECT_ATTRIBUTES, creates:
         return STATUS_INSUFFICIENT_RESOURCES;
     }
     if let Some(disposition) = creates {
-        let Some(is_new) = state.create_key(&path) else { return STATUS_OBJECT_NAME_NOT_FOUND };
-        // SAFETY: null or the driver's place, which lives until the call returns.
-        if let Some(disposition) = unsafe { disposition.as_mut() } {
-            *disposition = if is_new { CREATED_NEW_KEY } else { OPENED_EXISTING_KEY };
+        let status = create(state, &path, disposition);
+        if status != STATUS_SUCCESS {
+            return status;
         }
     }
     let key = open_at(state, path, attributes.Attributes);
     // SAFETY: the driver's place, which lives until the call returns.
     unsafe { handle.write(key) };
+    STATUS_SUCCESS
+}
+
+/// Creates a key unless it is there, and says in the driver's place, if it gives one, which of the two.
+pub fn create(state: &State, path: &str, disposition: PULONG) -> NTSTATUS {
+    let Some(is_new) = state.create_key(path) else { return STATUS_OBJECT_NAME_NOT_FOUND };
+    // SAFETY: null or the driver's place, which lives until the call returns.
+    if let Some(disposition) = unsafe { disposition.as_mut() } {
+        *disposition = if is_new { CREATED_NEW_KEY } else { OPENED_EXISTING_KEY };
+    }
     STATUS_SUCCESS
 }
 

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use wdk_bindings::{BOOLEAN, KDEVICE_QUEUE, KDEVICE_QUEUE_ENTRY, ULONG, USHORT};
+use wdk_bindings::{BOOLEAN, KDEVICE_QUEUE, KDEVICE_QUEUE_ENTRY, LIST_ENTRY, ULONG, USHORT};
 
 use crate::{
     context,
@@ -83,7 +83,12 @@ pub fn initialise(state: &State, place: *mut KDEVICE_QUEUE) {
     let size = USHORT::try_from(size_of::<KDEVICE_QUEUE>()).unwrap_or(0).cast_signed();
     let queue = KDEVICE_QUEUE { Type: TYPE, Size: size, ..KDEVICE_QUEUE::default() };
     // SAFETY: the driver's memory for a queue.
-    unsafe { place.write(queue) };
+    let head = unsafe {
+        place.write(queue);
+        &raw mut (*place).DeviceListHead
+    };
+    // SAFETY: the head in what has just been written.
+    unsafe { head.write(LIST_ENTRY { Flink: head, Blink: head }) };
     state.track(place.expose_provenance(), context::caller(), Object::new(Kind::DeviceQueue, Queue::default()));
 }
 
