@@ -11,6 +11,12 @@ use std::{
 /// Where Debian has the headers of mingw-w64.
 const HEADERS: &str = "/usr/share/mingw-w64/include";
 
+/// A header of the driver kit, which has all that is needed with it.
+const HEADER: &str = "ddk/ntddk.h";
+
+/// What changes when Debian installs a package.
+const PACKAGES: &str = "/var/lib/dpkg/status";
+
 /// A variant: its name, and its source.
 struct Variant {
     name: String,
@@ -25,6 +31,11 @@ fn main() {
     println!("cargo::rerun-if-changed={}", root.join("crates/abi/ndkpi/include").display());
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let missing = why_not();
+    // A file that is not there would have this crate, and all that are above it, built by each command.
+    let watched = if missing.is_none() { headers().join(HEADER) } else { PACKAGES.into() };
+    if watched.exists() {
+        println!("cargo::rerun-if-changed={}", watched.display());
+    }
     let variants = if missing.is_none() { variants(&sample) } else { Vec::new() };
     fs::write(out.join("variants.rs"), entries(&variants, missing.as_deref())).expect("a file of the build");
     if !variants.is_empty() {
@@ -39,7 +50,7 @@ fn why_not() -> Option<String> {
     {
         return Some("the sample is compiled for Linux on x86-64 only".to_owned());
     }
-    if !headers().join("ddk/ntddk.h").exists() {
+    if !headers().join(HEADER).exists() {
         return Some("mingw-w64's DDK headers are missing (Debian: mingw-w64-x86-64-dev)".to_owned());
     }
     let compiler = cc::Build::new().cargo_metadata(false).try_get_compiler();
