@@ -5,18 +5,20 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst},
 };
 
-use simulated_kernel::{DuringRun, Kernel, Rule, caught, object_attributes};
+use simulated_kernel::{DuringRun, Kernel, Rule, caught};
 use wdk_sys::{
-    APC_LEVEL, EX_RUNDOWN_REF, HANDLE, KEVENT, LARGE_INTEGER, NTSTATUS, PDEVICE_OBJECT, PIRP, POOL_FLAG_NON_PAGED,
-    POOL_FLAG_PAGED, PVOID,
+    APC_LEVEL, EX_RUNDOWN_REF, KEVENT, NTSTATUS, PDEVICE_OBJECT, PIRP, POOL_FLAG_NON_PAGED, POOL_FLAG_PAGED, PVOID,
     ntddk::{
         ExAllocatePool2, ExFreePoolWithTag, ExInitializeRundownProtection, ExWaitForRundownProtectionRelease,
-        KeDelayExecutionThread, KeEnterCriticalRegion, KeInitializeEvent, KeLeaveCriticalRegion, KeLowerIrql,
-        KeSetEvent, KeWaitForSingleObject, KfRaiseIrql, PsCreateSystemThread, ZwClose, ZwWaitForSingleObject,
+        KeEnterCriticalRegion, KeInitializeEvent, KeLeaveCriticalRegion, KeLowerIrql, KeSetEvent,
+        KeWaitForSingleObject, KfRaiseIrql,
     },
 };
 
-use crate::driver::{self, CODE, Parts, complete, run};
+use crate::{
+    asked::{call, join, sleep, thread},
+    driver::{self, CODE, Parts, complete, run},
+};
 
 /// `EX_RUNDOWN_REF_CACHE_AWARE`, which is opaque.
 type CacheAware = *mut u64;
@@ -47,14 +49,6 @@ unsafe extern "C" {
 
 const TAG: u32 = u32::from_ne_bytes(*b"Grds");
 const NON_PAGED: i32 = 512;
-
-/// A call of the kernel, right, or as wrong as the test wants it.
-macro_rules! call {
-    ($name:ident($($argument:expr),*)) => {{
-        // SAFETY: the arguments live until the call returns, and longer where the routine keeps them; or as wrong as the test wants it.
-        unsafe { $name($($argument),*) }
-    }};
-}
 
 fn does(work: fn(PDEVICE_OBJECT, PIRP) -> NTSTATUS) {
     run(Parts { control: work, ..Parts::default() }, |_, _, file| {
@@ -114,26 +108,6 @@ fn read_lock(lock: *mut u64) {
 fn read_unlock(lock: *mut u64) {
     call!(ExReleasePushLockSharedEx(lock, 0));
     call!(KeLeaveCriticalRegion());
-}
-
-fn sleep() {
-    let mut interval = LARGE_INTEGER { QuadPart: -10_000 };
-    assert_eq!(call!(KeDelayExecutionThread(0, 0, &raw mut interval)), 0);
-}
-
-fn thread(work: unsafe extern "C" fn(PVOID), argument: PVOID) -> HANDLE {
-    let mut attributes = object_attributes();
-    let (mut handle, nobody) = (ptr::null_mut(), ptr::null_mut());
-    let routine = Some(work);
-    let status =
-        call!(PsCreateSystemThread(&raw mut handle, 0, &raw mut attributes, nobody, nobody.cast(), routine, argument));
-    assert_eq!(status, 0);
-    handle
-}
-
-fn join(handle: HANDLE) {
-    assert_eq!(call!(ZwWaitForSingleObject(handle, 0, ptr::null_mut())), 0);
-    assert_eq!(call!(ZwClose(handle)), 0);
 }
 
 /// What a second thread does under the lock, and when.

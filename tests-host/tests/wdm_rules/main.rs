@@ -37,6 +37,7 @@ mod stacks;
 mod start_io;
 mod system;
 mod tables;
+mod turns;
 mod words;
 mod wsk;
 

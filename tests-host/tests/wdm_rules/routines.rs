@@ -29,12 +29,15 @@ use wdk_sys::{
         KeQueryActiveProcessors, KeQueryMaximumProcessorCount, KeQueryPriorityThread, KeReadStateMutex,
         KeReadStateSemaphore, KeReleaseMutex, KeReleaseSpinLock, KeSetEvent, KeSetPriorityThread,
         KeSetTargetProcessorDpc, KeWaitForSingleObject, KfRaiseIrql, MmAllocatePagesForMdlEx, MmFreePagesFromMdl,
-        MmMapLockedPagesSpecifyCache, MmUnmapLockedPages, PsCreateSystemThread, PsGetVersion, RtlGetVersion,
-        RtlIsNtDdiVersionAvailable, ZwClose, ZwOpenKey, ZwQueryValueKey, ZwWaitForSingleObject,
+        MmMapLockedPagesSpecifyCache, MmUnmapLockedPages, PsGetVersion, RtlGetVersion, RtlIsNtDdiVersionAvailable,
+        ZwClose, ZwOpenKey, ZwQueryValueKey,
     },
 };
 
-use crate::driver::{self, CODE, Parts, complete, run};
+use crate::{
+    asked::{join, thread},
+    driver::{self, CODE, Parts, complete, run},
+};
 
 unsafe extern "C" {
     /// The kit declares it, the bindings leave it out.
@@ -83,29 +86,6 @@ fn wait(object: PVOID) -> NTSTATUS {
 fn wait_no_time(object: PVOID) -> NTSTATUS {
     let mut none = LARGE_INTEGER { QuadPart: 0 };
     call!(KeWaitForSingleObject(object, 0, 0, 0, &raw mut none))
-}
-
-/// Starts a thread of the driver's.
-fn thread(work: unsafe extern "C" fn(PVOID), argument: PVOID) -> HANDLE {
-    let mut attributes = object_attributes();
-    let (mut handle, nobody) = (ptr::null_mut(), ptr::null_mut());
-    let status = call!(PsCreateSystemThread(
-        &raw mut handle,
-        0,
-        &raw mut attributes,
-        nobody,
-        nobody.cast(),
-        Some(work),
-        argument
-    ));
-    assert_eq!(status, STATUS_SUCCESS);
-    handle
-}
-
-/// Waits for the end of a thread.
-fn join(handle: HANDLE) {
-    assert_eq!(call!(ZwWaitForSingleObject(handle, 0, ptr::null_mut())), STATUS_SUCCESS);
-    assert_eq!(call!(ZwClose(handle)), STATUS_SUCCESS);
 }
 
 /// What two threads do with a lock: one waits with it for the other to begin, which cannot enter before.

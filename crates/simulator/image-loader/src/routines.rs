@@ -61,7 +61,9 @@ macro_rules! with_routines {
                 ExFreePool
                 ExFreePool2
                 ExFreePoolWithTag
+                ExGetExclusiveWaiterCount
                 ExGetPreviousMode
+                ExGetSharedWaiterCount
                 ExInitializeLookasideListEx
                 ExInitializeNPagedLookasideList
                 ExInitializePagedLookasideList
@@ -81,6 +83,7 @@ macro_rules! with_routines {
                 ExReInitializeRundownProtection
                 ExReInitializeRundownProtectionCacheAware
                 ExRegisterCallback
+                ExReinitializeResourceLite
                 ExReleaseFastMutex
                 ExReleaseFastMutexUnsafe
                 ExReleasePushLockExclusiveEx

@@ -51,6 +51,7 @@ pub mod timeout;
 pub mod timer;
 pub mod trace;
 mod trace_fields;
+mod turns;
 mod uuid;
 pub mod version;
 mod volume;

@@ -1,72 +1,51 @@
 //! Push locks (`EX_PUSH_LOCK`): one writer, or several readers, and never twice by a thread.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
 use host::machine::{self, Irql};
 use wdk_bindings::{BOOLEAN, ULONG, ULONG_PTR};
 
+use super::turns::{Next, Turns, Want};
 use crate::{
     context,
     report::bug_check,
     routine::routine,
     rule::Rule,
-    state::{State, lock},
+    state::State,
     tracked::{Kind, Object, Structure},
-    waiting::{self, Wait},
 };
 
 /// `EX_PUSH_LOCK` of wdm.h: a word that is the system's.
 type Word = ULONG_PTR;
 
 /// A push lock.
-#[derive(Default)]
-pub struct PushLock(Mutex<Holders>);
-
-/// Who has it.
-#[derive(Default)]
-struct Holders {
-    threads: BTreeSet<u64>,
-    /// There is one, and it writes.
-    exclusive: bool,
-}
+pub struct PushLock(Turns);
 
 impl PushLock {
-    /// Takes it for the current thread, if nobody is in the way.
-    fn try_acquire(&self, exclusive: bool) -> bool {
-        let mut holders = lock(&self.0);
-        let can = holders.threads.is_empty() || !exclusive && !holders.exclusive;
-        if can {
-            holders.threads.insert(context::thread());
-            holders.exclusive = exclusive;
-        }
-        can
+    fn new() -> Self {
+        Self(Turns::new(Next::Oldest))
     }
 
     fn is_held_here(&self) -> bool {
-        lock(&self.0).threads.contains(&context::thread())
+        self.0.count_here() > 0
     }
 
     fn release(&self, what: &str, exclusive: bool) {
-        let mut holders = lock(&self.0);
-        if !holders.threads.remove(&context::thread()) {
-            drop(holders);
+        if !self.is_held_here() {
             bug_check(Rule::LockNotHeld, format_args!("{what}: the thread does not have the push lock"));
         }
-        let how = if holders.exclusive { "exclusive" } else { "shared" };
-        if holders.exclusive != exclusive {
-            drop(holders);
+        let is_exclusive = self.0.is_exclusive();
+        if is_exclusive != exclusive {
+            let how = if is_exclusive { "exclusive" } else { "shared" };
             bug_check(Rule::LockPrimitive, format_args!("{what}: the thread has the push lock for {how} access"));
         }
-        holders.exclusive = false;
+        self.0.release();
     }
 }
 
 impl Structure for PushLock {
     fn rule_if_freed(&self) -> Option<Rule> {
-        (!lock(&self.0).threads.is_empty()).then_some(Rule::LockHeld)
+        self.0.is_used().then_some(Rule::LockHeld)
     }
 }
 
@@ -81,7 +60,7 @@ fn without_apcs(what: &str) {
     }
 }
 
-fn acquire(state: &Arc<State>, what: &'static str, place: *mut Word, exclusive: bool) {
+fn acquire(state: &Arc<State>, what: &'static str, place: *mut Word, want: Want) {
     without_apcs(what);
     let push_lock = find(state, place);
     if push_lock.is_held_here() {
@@ -89,11 +68,7 @@ fn acquire(state: &Arc<State>, what: &'static str, place: *mut Word, exclusive: 
         bug_check(Rule::RecursiveLock, words);
     }
     state.preempt();
-    if !push_lock.try_acquire(exclusive) {
-        let objects = [place.addr()];
-        let wait = Wait::of(what, &objects);
-        waiting::until(state, None, wait, || push_lock.try_acquire(exclusive));
-    }
+    push_lock.0.acquire(state, want, what, place.addr());
 }
 
 fn release(state: &State, what: &str, place: *mut Word, exclusive: bool) {
@@ -106,21 +81,21 @@ fn release(state: &State, what: &str, place: *mut Word, exclusive: bool) {
 #[unsafe(no_mangle)]
 extern "C" fn ExInitializePushLock(place: *mut Word) {
     routine!("ExInitializePushLock", APC_LEVEL, |state| {
-        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::PushLock, PushLock::default()));
+        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::PushLock, PushLock::new()));
     });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExAcquirePushLockExclusiveEx(place: *mut Word, _flags: ULONG) {
     routine!("ExAcquirePushLockExclusiveEx", APC_LEVEL, |state| {
-        acquire(state, "ExAcquirePushLockExclusiveEx", place, true);
+        acquire(state, "ExAcquirePushLockExclusiveEx", place, Want::Write);
     });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExAcquirePushLockSharedEx(place: *mut Word, _flags: ULONG) {
     routine!("ExAcquirePushLockSharedEx", APC_LEVEL, |state| {
-        acquire(state, "ExAcquirePushLockSharedEx", place, false);
+        acquire(state, "ExAcquirePushLockSharedEx", place, Want::Read);
     });
 }
 
@@ -129,7 +104,8 @@ extern "C" fn ExTryAcquirePushLockExclusiveEx(place: *mut Word, _flags: ULONG) -
     routine!("ExTryAcquirePushLockExclusiveEx", APC_LEVEL, |state| {
         without_apcs("ExTryAcquirePushLockExclusiveEx");
         state.preempt();
-        BOOLEAN::from(find(state, place).try_acquire(true))
+        let push_lock = find(state, place);
+        BOOLEAN::from(!push_lock.is_held_here() && push_lock.0.try_acquire(Want::Write))
     })
 }
 

@@ -1,86 +1,26 @@
-//! Resources (`ERESOURCE`): one writer, or several readers.
+//! Resources (`ERESOURCE`): one writer, or several readers, and none of these before a writer that waits.
 
-use std::{
-    ptr,
-    sync::{Arc, Mutex},
-};
+use std::{ptr, sync::Arc};
 
 use host::machine::{self, Irql};
-use litemap::LiteMap;
 use wdk_bindings::{BOOLEAN, NTSTATUS, PERESOURCE, PVOID, STATUS_SUCCESS, ULONG};
 
+use super::turns::{Next, Turns, Want};
 use crate::{
     context,
     report::bug_check,
     routine::routine,
     rule::Rule,
-    state::{State, lock},
+    state::State,
     tracked::{Kind, Object, Structure},
-    waiting::{self, Wait},
 };
 
 /// A resource.
-#[derive(Default)]
-pub struct Resource(Mutex<Holders>);
-
-/// Who has it.
-#[derive(Default)]
-struct Holders {
-    /// The threads, and how often each has it.
-    threads: LiteMap<u64, u32>,
-    /// There is one, and it writes.
-    exclusive: bool,
-}
+pub struct Resource(Turns);
 
 impl Resource {
-    /// Takes it for the current thread, if nobody else is in the way.
-    fn try_acquire(&self, exclusive: bool) -> bool {
-        let (mut holders, me) = (lock(&self.0), context::thread());
-        let is_mine = holders.threads.contains_key(&me);
-        let can = if holders.exclusive { is_mine } else { !exclusive || holders.threads.is_empty() };
-        if can {
-            *holders.threads.entry(me).or_default() += 1;
-            holders.exclusive |= exclusive;
-        }
-        can
-    }
-
-    fn release(&self) {
-        let (mut holders, me) = (lock(&self.0), context::thread());
-        let Some(count) = holders.threads.get_mut(&me) else {
-            drop(holders);
-            bug_check(Rule::LockNotHeld, format_args!("a resource is released by a thread that does not have it"));
-        };
-        *count -= 1;
-        if *count == 0 {
-            holders.threads.remove(&me);
-            holders.exclusive = false;
-        }
-    }
-
-    /// A reader that wants to write waits for itself.
-    fn is_read_here(&self) -> bool {
-        let holders = lock(&self.0);
-        !holders.exclusive && holders.threads.contains_key(&context::thread())
-    }
-
-    /// How often the current thread has it, or has it to write.
-    fn count_here(&self, exclusive: bool) -> u32 {
-        let holders = lock(&self.0);
-        let count = holders.threads.get(&context::thread()).copied().unwrap_or(0);
-        if holders.exclusive || !exclusive { count } else { 0 }
-    }
-
-    /// The current thread, which writes, reads from now on.
-    fn share(&self) {
-        if self.count_here(true) == 0 {
-            bug_check(Rule::LockNotHeld, format_args!("a resource is to be shared by a thread that does not write it"));
-        }
-        lock(&self.0).exclusive = false;
-    }
-
-    fn is_held(&self) -> bool {
-        !lock(&self.0).threads.is_empty()
+    fn new() -> Self {
+        Self(Turns::new(Next::Readers))
     }
 }
 
@@ -97,29 +37,45 @@ fn without_apcs(what: &str) {
     }
 }
 
-fn acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, (exclusive, wait): (bool, BOOLEAN)) -> BOOLEAN {
+fn acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, (want, wait): (Want, BOOLEAN)) -> BOOLEAN {
     without_apcs(what);
     let resource = find(state, place);
     state.preempt();
-    if resource.try_acquire(exclusive) {
-        return 1;
-    }
     if wait == 0 {
-        return 0;
+        return BOOLEAN::from(resource.0.try_acquire(want));
     }
-    if exclusive && resource.is_read_here() {
+    if want == Want::Write && resource.0.count_here() > 0 && !resource.0.is_exclusive() {
         bug_check(Rule::RecursiveLock, format_args!("{what}: the thread reads the resource that it wants to write"));
     }
-    let objects = [place.addr()];
-    let wait = Wait::of(what, &objects);
-    waiting::until(state, None, wait, || resource.try_acquire(exclusive));
+    resource.0.acquire(state, want, what, place.addr());
     1
+}
+
+/// Ends the test unless the thread had it.
+fn check_released(was_held: bool) {
+    if !was_held {
+        bug_check(Rule::LockNotHeld, format_args!("a resource is released by a thread that does not have it"));
+    }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExInitializeResourceLite(place: PERESOURCE) -> NTSTATUS {
     routine!("ExInitializeResourceLite", |state| {
-        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::Resource, Resource::default()));
+        state.track(place.expose_provenance(), context::caller(), Object::new(Kind::Resource, Resource::new()));
+        STATUS_SUCCESS
+    })
+}
+
+/// As good as new, for who has initialised it before.
+#[unsafe(no_mangle)]
+extern "C" fn ExReinitializeResourceLite(place: PERESOURCE) -> NTSTATUS {
+    routine!("ExReinitializeResourceLite", DISPATCH_LEVEL, |state| {
+        if find(state, place).0.is_used() {
+            bug_check(
+                Rule::LockHeld,
+                format_args!("a resource is reinitialised while a thread has it, or waits for it"),
+            );
+        }
         STATUS_SUCCESS
     })
 }
@@ -127,8 +83,8 @@ extern "C" fn ExInitializeResourceLite(place: PERESOURCE) -> NTSTATUS {
 #[unsafe(no_mangle)]
 extern "C" fn ExDeleteResourceLite(place: PERESOURCE) -> NTSTATUS {
     routine!("ExDeleteResourceLite", |state| {
-        if find(state, place).is_held() {
-            bug_check(Rule::LockHeld, format_args!("a resource is deleted while a thread has it"));
+        if find(state, place).0.is_used() {
+            bug_check(Rule::LockHeld, format_args!("a resource is deleted while a thread has it, or waits for it"));
         }
         state.untrack_and_remember(place.addr(), Kind::Resource, ", and deleted since");
         STATUS_SUCCESS
@@ -138,42 +94,42 @@ extern "C" fn ExDeleteResourceLite(place: PERESOURCE) -> NTSTATUS {
 #[unsafe(no_mangle)]
 extern "C" fn ExAcquireResourceExclusiveLite(place: PERESOURCE, wait: BOOLEAN) -> BOOLEAN {
     routine!("ExAcquireResourceExclusiveLite", |state| {
-        acquire(state, "ExAcquireResourceExclusiveLite", place, (true, wait))
+        acquire(state, "ExAcquireResourceExclusiveLite", place, (Want::Write, wait))
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExAcquireResourceSharedLite(place: PERESOURCE, wait: BOOLEAN) -> BOOLEAN {
     routine!("ExAcquireResourceSharedLite", |state| {
-        acquire(state, "ExAcquireResourceSharedLite", place, (false, wait))
+        acquire(state, "ExAcquireResourceSharedLite", place, (Want::Read, wait))
     })
 }
 
 /// Enters a critical region and acquires a resource in it. On Windows it returns what only parts of the system use.
-fn enter_and_acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, exclusive: bool) -> PVOID {
+fn enter_and_acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, want: Want) -> PVOID {
     context::set_critical(context::critical() + 1);
-    acquire(state, what, place, (exclusive, 1));
+    acquire(state, what, place, (want, 1));
     ptr::null_mut()
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExEnterCriticalRegionAndAcquireResourceExclusive(place: PERESOURCE) -> PVOID {
     routine!("ExEnterCriticalRegionAndAcquireResourceExclusive", APC_LEVEL, |state| {
-        enter_and_acquire(state, "ExEnterCriticalRegionAndAcquireResourceExclusive", place, true)
+        enter_and_acquire(state, "ExEnterCriticalRegionAndAcquireResourceExclusive", place, Want::Write)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExEnterCriticalRegionAndAcquireResourceShared(place: PERESOURCE) -> PVOID {
     routine!("ExEnterCriticalRegionAndAcquireResourceShared", APC_LEVEL, |state| {
-        enter_and_acquire(state, "ExEnterCriticalRegionAndAcquireResourceShared", place, false)
+        enter_and_acquire(state, "ExEnterCriticalRegionAndAcquireResourceShared", place, Want::Read)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ExReleaseResourceAndLeaveCriticalRegion(place: PERESOURCE) {
     routine!("ExReleaseResourceAndLeaveCriticalRegion", DISPATCH_LEVEL, |state| {
-        find(state, place).release();
+        check_released(find(state, place).0.release());
         let Some(left) = context::critical().checked_sub(1) else {
             bug_check(Rule::CriticalRegion, format_args!("a critical region is left that was not entered"));
         };
@@ -187,24 +143,25 @@ extern "C" fn ExReleaseResourceAndLeaveCriticalRegion(place: PERESOURCE) {
 extern "C" fn ExReleaseResourceLite(place: PERESOURCE) {
     routine!("ExReleaseResourceLite", |state| {
         without_apcs("ExReleaseResourceLite");
-        find(state, place).release();
+        check_released(find(state, place).0.release());
         state.dispatcher.signal_of(place.addr());
         state.preempt();
     });
 }
 
-/// Readers are never held back for a writer that waits, here.
+/// Before writers that wait.
 #[unsafe(no_mangle)]
 extern "C" fn ExAcquireSharedStarveExclusive(place: PERESOURCE, wait: BOOLEAN) -> BOOLEAN {
     routine!("ExAcquireSharedStarveExclusive", APC_LEVEL, |state| {
-        acquire(state, "ExAcquireSharedStarveExclusive", place, (false, wait))
+        acquire(state, "ExAcquireSharedStarveExclusive", place, (Want::ReadFirst, wait))
     })
 }
 
+/// Behind writers that wait, also if the thread reads already.
 #[unsafe(no_mangle)]
 extern "C" fn ExAcquireSharedWaitForExclusive(place: PERESOURCE, wait: BOOLEAN) -> BOOLEAN {
     routine!("ExAcquireSharedWaitForExclusive", APC_LEVEL, |state| {
-        acquire(state, "ExAcquireSharedWaitForExclusive", place, (false, wait))
+        acquire(state, "ExAcquireSharedWaitForExclusive", place, (Want::ReadLast, wait))
     })
 }
 
@@ -212,7 +169,10 @@ extern "C" fn ExAcquireSharedWaitForExclusive(place: PERESOURCE, wait: BOOLEAN) 
 #[unsafe(no_mangle)]
 extern "C" fn ExConvertExclusiveToSharedLite(place: PERESOURCE) {
     routine!("ExConvertExclusiveToSharedLite", DISPATCH_LEVEL, |state| {
-        find(state, place).share();
+        if !find(state, place).0.share() {
+            let words = "a resource is to be shared by a thread that does not write it";
+            bug_check(Rule::LockNotHeld, format_args!("{words}"));
+        }
         state.dispatcher.signal_of(place.addr());
         state.preempt();
     });
@@ -221,12 +181,25 @@ extern "C" fn ExConvertExclusiveToSharedLite(place: PERESOURCE) {
 #[unsafe(no_mangle)]
 extern "C" fn ExIsResourceAcquiredExclusiveLite(place: PERESOURCE) -> BOOLEAN {
     routine!("ExIsResourceAcquiredExclusiveLite", DISPATCH_LEVEL, |state| {
-        BOOLEAN::from(find(state, place).count_here(true) > 0)
+        let resource = find(state, place);
+        BOOLEAN::from(resource.0.is_exclusive() && resource.0.count_here() > 0)
     })
 }
 
 /// How often the thread has it, to read or to write.
 #[unsafe(no_mangle)]
 extern "C" fn ExIsResourceAcquiredSharedLite(place: PERESOURCE) -> ULONG {
-    routine!("ExIsResourceAcquiredSharedLite", DISPATCH_LEVEL, |state| find(state, place).count_here(false))
+    routine!("ExIsResourceAcquiredSharedLite", DISPATCH_LEVEL, |state| find(state, place).0.count_here())
+}
+
+/// How many threads wait to write.
+#[unsafe(no_mangle)]
+extern "C" fn ExGetExclusiveWaiterCount(place: PERESOURCE) -> ULONG {
+    routine!("ExGetExclusiveWaiterCount", DISPATCH_LEVEL, |state| find(state, place).0.waiting(true))
+}
+
+/// How many threads wait to read.
+#[unsafe(no_mangle)]
+extern "C" fn ExGetSharedWaiterCount(place: PERESOURCE) -> ULONG {
+    routine!("ExGetSharedWaiterCount", DISPATCH_LEVEL, |state| find(state, place).0.waiting(false))
 }
