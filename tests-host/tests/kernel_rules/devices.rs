@@ -8,7 +8,6 @@ use std::{
     },
 };
 
-use image_loader::framework::FUNCTIONS;
 use kernel::{
     unicode,
     wdf::{attributes, create_driver},
@@ -16,13 +15,16 @@ use kernel::{
 use simulated_kernel::{DuringRun, File, Kernel, Rule, caught};
 use wdk_sys::{
     _WDF_DEVICE_IO_TYPE, _WDF_DRIVER_INIT_FLAGS, _WDF_IO_QUEUE_DISPATCH_TYPE, _WDF_REQUEST_TYPE, NTSTATUS,
-    PCUNICODE_STRING, PDRIVER_OBJECT, PVOID, PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, STATUS_ACCESS_DENIED,
-    STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG, WDF_DRIVER_CONFIG,
-    WDF_IO_QUEUE_CONFIG, WDF_REQUEST_PARAMETERS, WDFDEVICE, WDFDRIVER, WDFQUEUE, WDFREQUEST,
-    call_unsafe_wdf_function_binding, ntddk::PsGetCurrentProcessId,
+    PCUNICODE_STRING, PDEVICE_OBJECT, PDRIVER_OBJECT, PVOID, PWDF_OBJECT_ATTRIBUTES, PWDFDEVICE_INIT,
+    STATUS_ACCESS_DENIED, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, ULONG,
+    WDF_DRIVER_CONFIG, WDF_IO_QUEUE_CONFIG, WDF_REQUEST_PARAMETERS, WDFDEVICE, WDFDRIVER, WDFMEMORY, WDFQUEUE,
+    WDFREQUEST, call_unsafe_wdf_function_binding, ntddk::PsGetCurrentProcessId,
 };
 
-use crate::small_driver::{create_device as create_pnp_device, size};
+use crate::{
+    sent::framework,
+    small_driver::{create_device as create_pnp_device, size},
+};
 
 /// What a driver is like.
 #[derive(Clone, Copy)]
@@ -44,19 +46,6 @@ fn like() -> Like {
     *LIKE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A function of the framework that the bindings leave out.
-fn function(name: &str) -> *const () {
-    let index = FUNCTIONS.iter().position(|one| *one == name).expect("a function of the framework");
-    // SAFETY: the table of the kernel that runs, which has as many places as there are names.
-    let entry = unsafe { wdk_sys::WdfFunctions.add(index).read() };
-    entry.expect("every place has one") as *const ()
-}
-
-fn globals() -> PWDF_DRIVER_GLOBALS {
-    // SAFETY: a variable that changes when the first kernel starts, and not again.
-    unsafe { wdk_sys::WdfDriverGlobals }
-}
-
 fn set_exclusive(init: PWDFDEVICE_INIT) {
     // SAFETY: the framework's structure.
     unsafe { call_unsafe_wdf_function_binding!(WdfDeviceInitSetExclusive, init, 1) };
@@ -64,13 +53,8 @@ fn set_exclusive(init: PWDFDEVICE_INIT) {
 
 type Callback = unsafe extern "C" fn(WDFDEVICE, WDFREQUEST);
 
-/// `WdfDeviceEnqueueRequest`.
 fn enqueue(device: WDFDEVICE, request: WDFREQUEST) -> NTSTATUS {
-    type Function = unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDEVICE, WDFREQUEST) -> NTSTATUS;
-    // SAFETY: the type that the framework's header has for the name.
-    let function = unsafe { std::mem::transmute::<*const (), Function>(function("WdfDeviceEnqueueRequest")) };
-    // SAFETY: as wrong as the test wants it.
-    unsafe { function(globals(), device, request) }
+    framework!(WdfDeviceEnqueueRequest(device => WDFDEVICE, request => WDFREQUEST) -> NTSTATUS)
 }
 
 /// A control code that the driver answers when it looks at it, one whose process it notes, and one that it puts into no queue.
@@ -121,41 +105,43 @@ fn set_caller_context(init: PWDFDEVICE_INIT) {
 }
 
 fn set_look(init: PWDFDEVICE_INIT, look: Callback) {
-    type Function = unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, Option<Callback>);
-    // SAFETY: the type that the framework's header has for the name.
-    let function =
-        unsafe { std::mem::transmute::<*const (), Function>(function("WdfDeviceInitSetIoInCallerContextCallback")) };
-    // SAFETY: the framework's structure.
-    unsafe { function(globals(), init, Some(look)) };
+    framework!(WdfDeviceInitSetIoInCallerContextCallback(
+        init => PWDFDEVICE_INIT, Some(look) => Option<Callback>
+    ));
 }
 
 unsafe extern "C" fn shuts_down(_: WDFDEVICE) {}
 
 fn set_shutdown(init: PWDFDEVICE_INIT, flags: u8) {
     type Callback = unsafe extern "C" fn(WDFDEVICE);
-    type Function = unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, Option<Callback>, u8);
-    // SAFETY: the type that the framework's header has for the name.
-    let function =
-        unsafe { std::mem::transmute::<*const (), Function>(function("WdfControlDeviceInitSetShutdownNotification")) };
-    // SAFETY: the framework's structure.
-    unsafe { function(globals(), init, Some(shuts_down), flags) };
+    framework!(WdfControlDeviceInitSetShutdownNotification(
+        init => PWDFDEVICE_INIT, Some(shuts_down) => Option<Callback>, flags => u8
+    ));
 }
 
 fn set_filter(init: PWDFDEVICE_INIT) {
-    type Function = unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT);
-    // SAFETY: the type that the framework's header has for the name.
-    let function = unsafe { std::mem::transmute::<*const (), Function>(function("WdfFdoInitSetFilter")) };
-    // SAFETY: the framework's structure.
-    unsafe { function(globals(), init) };
+    framework!(WdfFdoInitSetFilter(init => PWDFDEVICE_INIT));
 }
 
 fn query_property(init: PWDFDEVICE_INIT, buffer: PVOID, length: ULONG, place: *mut ULONG) -> NTSTATUS {
-    type Function =
-        unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, i32, ULONG, PVOID, *mut ULONG) -> NTSTATUS;
-    // SAFETY: the type that the framework's header has for the name.
-    let function = unsafe { std::mem::transmute::<*const (), Function>(function("WdfFdoInitQueryProperty")) };
-    // SAFETY: the framework's structure, and places that live until the call returns.
-    unsafe { function(globals(), init, 0, length, buffer, place) }
+    framework!(WdfFdoInitQueryProperty(
+        init => PWDFDEVICE_INIT, 0 => i32, length => ULONG, buffer => PVOID, place => *mut ULONG
+    ) -> NTSTATUS)
+}
+
+/// A property in a memory object: the status, and how many bytes there are.
+fn property_in_memory(init: PWDFDEVICE_INIT, property: i32) -> (NTSTATUS, usize) {
+    let (mut memory, none): (WDFMEMORY, _) = (ptr::null_mut(), ptr::null_mut());
+    let status = framework!(WdfFdoInitAllocAndQueryProperty(
+        init => PWDFDEVICE_INIT, property => i32, 512 => i32, none => PWDF_OBJECT_ATTRIBUTES,
+        &raw mut memory => *mut WDFMEMORY
+    ) -> NTSTATUS);
+    let mut length = 0;
+    if status == STATUS_SUCCESS {
+        // SAFETY: the memory object was just made, and the place lives until the call returns.
+        let _ = unsafe { call_unsafe_wdf_function_binding!(WdfMemoryGetBuffer, memory, &raw mut length) };
+    }
+    (status, length)
 }
 
 fn set_io_type(init: PWDFDEVICE_INIT, kind: _WDF_DEVICE_IO_TYPE::Type) {
@@ -356,6 +342,9 @@ fn a_filter_says_so_and_a_bus_without_properties_too() {
         let (mut buffer, mut length) = ([0_u8; 8], 7);
         let status = query_property(init, buffer.as_mut_ptr().cast(), 8, &raw mut length);
         assert_eq!((status, length, buffer), (STATUS_OBJECT_NAME_NOT_FOUND, 0, [0; 8]));
+        assert_eq!(property_in_memory(init, 0), (STATUS_OBJECT_NAME_NOT_FOUND, 0));
+        // `DevicePropertyEnumeratorName`: the letters of ROOT, and the end.
+        assert_eq!(property_in_memory(init, 15), (STATUS_SUCCESS, 10));
     });
 }
 
@@ -391,6 +380,9 @@ wrong! {
     a_property_of_a_control_device breaks BadArgument by said(|init| {
         let mut length = 0;
         query_property(init, ptr::null_mut(), 0, &raw mut length);
+    });
+    a_control_device_on_a_bus breaks BadArgument by said(|init| {
+        framework!(WdfFdoInitWdmGetPhysicalDevice(init => PWDFDEVICE_INIT) -> PDEVICE_OBJECT);
     });
     a_property_without_a_place_for_its_length breaks BadArgument by
         pnp_driver(|init| { query_property(init, ptr::null_mut(), 0, ptr::null_mut()); });

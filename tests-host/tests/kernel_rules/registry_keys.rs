@@ -4,15 +4,16 @@ use std::{
     ptr,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst},
     },
 };
 
 use simulated_kernel::{DuringRun, Kernel, Rule, caught};
 use wdk_sys::{
-    NTSTATUS, PCUNICODE_STRING, PDRIVER_OBJECT, PUNICODE_STRING, PVOID, PWDF_OBJECT_ATTRIBUTES, PWDFDEVICE_INIT,
-    STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_OBJECT_TYPE_MISMATCH,
-    STATUS_SUCCESS, UNICODE_STRING, WDFDEVICE, WDFDRIVER, WDFKEY, WDFSTRING, call_unsafe_wdf_function_binding,
+    DEVICE_OBJECT, NTSTATUS, PCUNICODE_STRING, PDEVICE_OBJECT, PDRIVER_OBJECT, PUNICODE_STRING, PVOID,
+    PWDF_OBJECT_ATTRIBUTES, PWDFDEVICE_INIT, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER,
+    STATUS_OBJECT_NAME_NOT_FOUND, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS, UNICODE_STRING, WDFDEVICE, WDFDRIVER,
+    WDFKEY, WDFSTRING, call_unsafe_wdf_function_binding,
 };
 
 use crate::{
@@ -34,6 +35,10 @@ const SERVICE: &[u8] = br"\Registry\Machine\System\CurrentControlSet\Services\ke
 
 /// What the driver does when it has its device.
 static ADD: DuringRun<Mutex<fn(WDFDEVICE)>> = DuringRun::new(Mutex::new(|_| ()));
+/// The bus driver's device object, as the driver knows it before.
+static PHYSICAL: DuringRun<AtomicPtr<DEVICE_OBJECT>> = DuringRun::new(AtomicPtr::new(ptr::null_mut()));
+/// What it does before.
+static BEFORE: DuringRun<Mutex<fn(PWDFDEVICE_INIT)>> = DuringRun::new(Mutex::new(|_| ()));
 /// How many devices there were.
 static COUNT: DuringRun<AtomicU32> = DuringRun::new(AtomicU32::new(0));
 
@@ -148,7 +153,19 @@ fn remove_key(key: WDFKEY) -> NTSTATUS {
     framework!(WdfRegistryRemoveKey(key => WDFKEY) -> NTSTATUS)
 }
 
+/// A key of the device that the driver is asked to take.
+fn key_of_init(init: PWDFDEVICE_INIT, access: u32) -> WDFKEY {
+    let (mut key, none) = (ptr::null_mut(), ptr::null_mut());
+    let status = framework!(WdfFdoInitOpenRegistryKey(
+        init => PWDFDEVICE_INIT, OF_DEVICE => u32, access => u32, none => PWDF_OBJECT_ATTRIBUTES,
+        &raw mut key => *mut WDFKEY
+    ) -> NTSTATUS);
+    assert_eq!(status, STATUS_SUCCESS);
+    key
+}
+
 unsafe extern "C" fn add(_: WDFDRIVER, init: PWDFDEVICE_INIT) -> NTSTATUS {
+    (*BEFORE.lock().unwrap_or_else(PoisonError::into_inner))(init);
     let device = create_device(init, attributes());
     let add = *ADD.lock().unwrap_or_else(PoisonError::into_inner);
     add(device);
@@ -161,8 +178,14 @@ unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, path: PCUNICODE_STRING) 
 
 /// Loads the driver, and gives it so many devices one after the other, with each of which it does this.
 fn with_devices(count: usize, add: fn(WDFDEVICE)) {
+    with_devices_seen_before(count, |_| (), add);
+}
+
+/// The same, and before it makes its own device this.
+fn with_devices_seen_before(count: usize, before: fn(PWDFDEVICE_INIT), add: fn(WDFDEVICE)) {
     let kernel = Kernel::seeded(1).start();
     *ADD.lock().unwrap_or_else(PoisonError::into_inner) = add;
+    *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = before;
     COUNT.store(0, SeqCst);
     let driver = kernel.load("keys", entry).expect("the driver loads");
     for _ in 0..count {
@@ -181,6 +204,41 @@ fn the_key_of_a_device_outlives_it() {
         close(key);
         assert_eq!(key_of_device(device, 3, READ), Err(STATUS_INVALID_PARAMETER));
     });
+}
+
+#[test]
+fn the_key_of_a_device_is_there_before_the_driver_has_made_its_own() {
+    let before = |init| {
+        let key = key_of_init(init, READ | WRITE);
+        assert_eq!(assign_number(key, b"Before", 5), STATUS_SUCCESS);
+        close(key);
+        let physical = framework!(WdfFdoInitWdmGetPhysicalDevice(init => PWDFDEVICE_INIT) -> PDEVICE_OBJECT);
+        PHYSICAL.store(physical, SeqCst);
+    };
+    with_devices_seen_before(2, before, |device| {
+        let key = key_of_device(device, OF_DEVICE, READ).expect("a key");
+        assert_eq!(number(key, b"Before"), Ok(5));
+        close(key);
+        let physical = framework!(WdfDeviceWdmGetPhysicalDevice(device => WDFDEVICE) -> PDEVICE_OBJECT);
+        assert_eq!(physical, PHYSICAL.load(SeqCst));
+    });
+}
+
+#[test]
+fn drivers_above_each_other_have_one_device_of_the_bus() {
+    let kernel = Kernel::seeded(1).start();
+    PHYSICAL.store(ptr::null_mut(), SeqCst);
+    *ADD.lock().unwrap_or_else(PoisonError::into_inner) = |_| ();
+    *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = |init| {
+        let physical = framework!(WdfFdoInitWdmGetPhysicalDevice(init => PWDFDEVICE_INIT) -> PDEVICE_OBJECT);
+        let known = PHYSICAL.swap(physical, SeqCst);
+        assert!(known.is_null() || known == physical);
+    };
+    let (lower, upper) = (kernel.load("keys", entry), kernel.load("above", entry));
+    let (lower, upper) = (lower.expect("the driver loads"), upper.expect("and the one above"));
+    assert!(lower.add_device_under(&[&upper]).expect("the device starts").remove().is_ok());
+    upper.unload();
+    lower.unload();
 }
 
 #[test]

@@ -244,7 +244,10 @@ impl Driver {
             // SAFETY: the driver's own callback, with the framework's structure.
             unsafe { add(std::ptr::without_provenance_mut(handle), init) }
         });
-        state.locked::<Inits>().0.remove(&init.addr());
+        let unused = state.locked::<Inits>().0.remove(&init.addr());
+        if let Some(physical) = unused.and_then(|init| init.physical) {
+            state.delete_physical_device(&physical);
+        }
         let made = state.locked::<Nodes>().0.get(&node).copied().flatten();
         let Some(made) = made else {
             state.locked::<Nodes>().0.remove(&node);

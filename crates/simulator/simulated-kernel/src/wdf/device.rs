@@ -408,7 +408,8 @@ pub extern "C" fn WdfDeviceCreate(
         if let Some(node) = node {
             state.device_created(node, object.handle);
         }
-        state.locked::<Inits>().0.remove(&given.addr());
+        let init_of = state.locked::<Inits>().0.remove(&given.addr());
+        lock(&device.wdm).physical = init_of.and_then(|init| init.physical);
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe {
             init.write(ptr::null_mut());

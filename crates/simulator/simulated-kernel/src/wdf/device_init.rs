@@ -7,9 +7,9 @@ use std::{
 
 use litemap::LiteMap;
 use wdk_bindings::{
-    _WDF_DEVICE_IO_TYPE, _WDF_FILEOBJECT_CLASS, BOOLEAN, NTSTATUS, PCUNICODE_STRING, PULONG, PVOID,
-    PWDF_DRIVER_GLOBALS, PWDF_FILEOBJECT_CONFIG, PWDF_OBJECT_ATTRIBUTES, PWDF_PNPPOWER_EVENT_CALLBACKS,
-    PWDFDEVICE_INIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, UCHAR, ULONG, UNICODE_STRING, WDF_DEVICE_IO_TYPE,
+    _WDF_DEVICE_IO_TYPE, _WDF_FILEOBJECT_CLASS, BOOLEAN, NTSTATUS, PCUNICODE_STRING, PWDF_DRIVER_GLOBALS,
+    PWDF_FILEOBJECT_CONFIG, PWDF_OBJECT_ATTRIBUTES, PWDF_PNPPOWER_EVENT_CALLBACKS, PWDFDEVICE_INIT,
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, UCHAR, ULONG, UNICODE_STRING, WDF_DEVICE_IO_TYPE,
     WDF_FILEOBJECT_CONFIG, WDF_OBJECT_ATTRIBUTES, WDF_PNPPOWER_EVENT_CALLBACKS, WDFDEVICE, WDFDRIVER, WDFREQUEST,
 };
 
@@ -26,7 +26,7 @@ use crate::{
     rule::Rule,
     state::{Part, State},
     text,
-    wdm::io::property,
+    wdm::io::device::Device,
 };
 
 /// A `WDFDEVICE_INIT`.
@@ -43,6 +43,8 @@ pub struct Init {
     pub access: String,
     /// The handle of the device of a driver that the new one is attached to.
     pub below: Option<usize>,
+    /// The bus driver's device object, if the driver has asked for it.
+    pub physical: Option<Arc<Device>>,
 }
 
 /// What the files and requests of a device come with.
@@ -135,6 +137,7 @@ impl State {
             first: First::default(),
             access,
             below,
+            physical: None,
         };
         self.locked::<Inits>().0.insert(place, init);
         ptr::without_provenance_mut(place)
@@ -312,34 +315,8 @@ pub extern "C" fn WdfControlDeviceInitSetShutdownNotification(
     });
 }
 
-pub extern "C" fn WdfFdoInitSetFilter(_globals: PWDF_DRIVER_GLOBALS, init: PWDFDEVICE_INIT) {
-    routine!("WdfFdoInitSetFilter", DISPATCH_LEVEL, |state| {
-        if state.with_init(init, |init| init.node.is_none()) {
-            bug_check(Rule::BadArgument, format_args!("a control device that is to be a filter"));
-        }
-        state.with_init(init, |init| init.with.filter = true);
-    });
-}
-
-/// Of the device that the driver is asked to take.
-pub extern "C" fn WdfFdoInitQueryProperty(
-    _globals: PWDF_DRIVER_GLOBALS,
-    init: PWDFDEVICE_INIT,
-    property: i32,
-    length: ULONG,
-    buffer: PVOID,
-    result: PULONG,
-) -> NTSTATUS {
-    routine!("WdfFdoInitQueryProperty", PASSIVE_LEVEL, |state| {
-        if state.with_init(init, |init| init.node.is_none()) {
-            bug_check(Rule::BadArgument, format_args!("a property of a control device"));
-        }
-        property::answer(property, length, buffer, result)
-    })
-}
-
 /// What the bindings of the drivers' crates have no type and no index for.
-pub fn entries() -> [(&'static str, *const ()); 4] {
+pub fn entries() -> [(&'static str, *const ()); 2] {
     [
         (
             "WdfDeviceInitSetIoInCallerContextCallback",
@@ -351,16 +328,6 @@ pub fn entries() -> [(&'static str, *const ()); 4] {
             "WdfControlDeviceInitSetShutdownNotification",
             WdfControlDeviceInitSetShutdownNotification
                 as extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, Option<Function>, UCHAR)
-                as *const (),
-        ),
-        (
-            "WdfFdoInitSetFilter",
-            WdfFdoInitSetFilter as extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT) as *const (),
-        ),
-        (
-            "WdfFdoInitQueryProperty",
-            WdfFdoInitQueryProperty
-                as extern "C" fn(PWDF_DRIVER_GLOBALS, PWDFDEVICE_INIT, i32, ULONG, PVOID, PULONG) -> NTSTATUS
                 as *const (),
         ),
     ]

@@ -9,6 +9,7 @@ pub mod device;
 pub mod device_init;
 pub mod dpc;
 pub mod driver;
+mod fdo_init;
 pub mod file;
 pub mod first;
 mod function;
@@ -110,8 +111,9 @@ fn functions() -> &'static [WDFFUNC; COUNT] {
         for (index, function) in entries() {
             table[index] = Some(function);
         }
-        let lists: [&[(&'static str, *const ())]; 22] = [
+        let lists: [&[(&'static str, *const ())]; 23] = [
             &device_init::entries(),
+            &fdo_init::entries(),
             &file::entries(),
             &idle::entries(),
             &interrupt::entries(),

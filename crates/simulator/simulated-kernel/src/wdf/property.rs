@@ -16,6 +16,7 @@ use crate::{
     report::bug_check,
     routine::routine,
     rule::Rule,
+    state::State,
     text,
     wdm::{io::property, memory::is_paged},
 };
@@ -57,31 +58,42 @@ pub extern "C" fn WdfDeviceAllocAndQueryProperty(
 ) -> NTSTATUS {
     routine!("WdfDeviceAllocAndQueryProperty", PASSIVE_LEVEL, |state| {
         let (_, device) = device(state, handle);
-        let paged = is_paged(pool);
-        if place.is_null() {
-            bug_check(Rule::BadArgument, format_args!("a property without a place for its memory object"));
-        }
         if device.node.is_none() {
             return STATUS_INVALID_DEVICE_REQUEST;
         }
-        let bytes = match property::value(property) {
-            Ok(bytes) => bytes,
-            Err(status) => return status,
-        };
-        let owner = context::caller();
-        let Some(memory) = MemoryObject::allocated(owner, bytes.len(), 0, paged) else {
-            return STATUS_INSUFFICIENT_RESOURCES;
-        };
-        let buffer: *mut u8 = std::ptr::with_exposed_provenance_mut(memory.whole().0);
-        // SAFETY: a new block with room for as many bytes.
-        unsafe { buffer.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        let Some(object) = state.create_object(Arc::new(memory), attributes, state.driver_object(owner)) else {
-            return STATUS_INSUFFICIENT_RESOURCES;
-        };
-        // SAFETY: not null, so the driver's place, which lives until the call returns.
-        unsafe { place.write(object.pointer()) };
-        STATUS_SUCCESS
+        in_memory(state, property, pool, attributes, place)
     })
+}
+
+/// Gives a driver a property, in a memory object that is made for it.
+pub fn in_memory(
+    state: &Arc<State>,
+    property: i32,
+    pool: POOL_TYPE,
+    attributes: PWDF_OBJECT_ATTRIBUTES,
+    place: *mut WDFMEMORY,
+) -> NTSTATUS {
+    let paged = is_paged(pool);
+    if place.is_null() {
+        bug_check(Rule::BadArgument, format_args!("a property without a place for its memory object"));
+    }
+    let bytes = match property::value(property) {
+        Ok(bytes) => bytes,
+        Err(status) => return status,
+    };
+    let owner = context::caller();
+    let Some(memory) = MemoryObject::allocated(owner, bytes.len(), 0, paged) else {
+        return STATUS_INSUFFICIENT_RESOURCES;
+    };
+    let buffer: *mut u8 = std::ptr::with_exposed_provenance_mut(memory.whole().0);
+    // SAFETY: a new block with room for as many bytes.
+    unsafe { buffer.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    let Some(object) = state.create_object(Arc::new(memory), attributes, state.driver_object(owner)) else {
+        return STATUS_INSUFFICIENT_RESOURCES;
+    };
+    // SAFETY: not null, so the driver's place, which lives until the call returns.
+    unsafe { place.write(object.pointer()) };
+    STATUS_SUCCESS
 }
 
 /// They are looked at, and that is all.

@@ -78,10 +78,14 @@ impl State {
             None if device.control => None,
             None => {
                 let mut devices = lock(&device.wdm);
-                let new = || self.create_physical_device(std::ptr::null_mut(), FUNCTIONS);
-                Some(devices.physical.get_or_insert_with(new).clone())
+                Some(devices.physical.get_or_insert_with(|| self.new_physical_device()).clone())
             }
         }
+    }
+
+    /// A device object of the bus driver.
+    pub fn new_physical_device(&self) -> Arc<Device> {
+        self.create_physical_device(std::ptr::null_mut(), FUNCTIONS)
     }
 
     /// The device object of a device, attached to the one below.
