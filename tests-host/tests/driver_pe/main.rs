@@ -20,7 +20,7 @@ use object::{
         IMAGE_DLLCHARACTERISTICS_GUARD_CF, IMAGE_DLLCHARACTERISTICS_HIGH_ENTROPY_VA,
         IMAGE_DLLCHARACTERISTICS_NX_COMPAT, IMAGE_FILE_MACHINE_AMD64, IMAGE_FILE_MACHINE_ARM64, IMAGE_REL_BASED_DIR64,
         IMAGE_SCN_MEM_EXECUTE, IMAGE_SCN_MEM_WRITE, IMAGE_SUBSYSTEM_NATIVE, ImageLoadConfigDirectory64,
-        ImageNtHeaders64,
+        ImageNtHeaders64, Machine,
     },
     read::pe::{ImageOptionalHeader, Import, PeFile64},
 };
@@ -67,7 +67,7 @@ struct Image {
     name: String,
     driver: &'static str,
     is_debug: bool,
-    machine: u16,
+    machine: Machine,
     bytes: Vec<u8>,
 }
 
@@ -124,7 +124,7 @@ fn headers(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
         (IMAGE_DLLCHARACTERISTICS_GUARD_CF, "no Control Flow Guard"),
     ];
     let mut problems =
-        wanted.iter().filter_map(|&(bit, problem)| unless(characteristics & bit != 0, problem)).collect::<Vec<_>>();
+        wanted.iter().filter_map(|&(bit, problem)| unless(characteristics.contains(bit), problem)).collect::<Vec<_>>();
     problems.extend(unless(file.nt_headers().file_header.machine.get(LE) == image.machine, "another machine"));
     problems.extend(unless(optional.subsystem() == IMAGE_SUBSYSTEM_NATIVE, "not of the native subsystem"));
     problems.extend(unless(optional.major_subsystem_version() == 10, "not for Windows 10"));
@@ -158,7 +158,7 @@ fn check_sum(bytes: &[u8]) -> u32 {
 fn is_code(file: &PeFile64<'_>, address: u64) -> bool {
     file.section_table().iter().any(|section| {
         let start = u64::from(section.virtual_address.get(LE));
-        let executable = section.characteristics.get(LE) & IMAGE_SCN_MEM_EXECUTE != 0;
+        let executable = section.characteristics.get(LE).contains(IMAGE_SCN_MEM_EXECUTE);
         executable && (start..start + u64::from(section.virtual_size.get(LE))).contains(&address)
     })
 }
@@ -166,7 +166,7 @@ fn is_code(file: &PeFile64<'_>, address: u64) -> bool {
 /// No memory of the image may be written and executed (HVCI refuses such a driver).
 fn sections(_: &Image, file: &PeFile64<'_>) -> Vec<String> {
     let both = IMAGE_SCN_MEM_EXECUTE | IMAGE_SCN_MEM_WRITE;
-    let wrong = file.section_table().iter().filter(|section| section.characteristics.get(LE) & both == both);
+    let wrong = file.section_table().iter().filter(|section| section.characteristics.get(LE).contains(both));
     let mut problems =
         wrong.map(|section| format!("{:?} can be written and executed", section.raw_name())).collect::<Vec<_>>();
     let alignment = file.nt_headers().optional_header.section_alignment();
@@ -182,7 +182,8 @@ fn imports(image: &Image, file: &PeFile64<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut newest = BTreeMap::<usize, Vec<String>>::new();
     for import in file.imports().expect("an import table") {
-        let (library, name) = (text(import.library()), text(import.name()));
+        let import = import.expect("an import");
+        let (library, name) = (text(import.library()), text(import.name().name().unwrap_or(b"an ordinal")));
         if library == "WDFLDR.SYS" {
             // What binds a driver to the framework, since its first version.
             problems.extend(unless(["WdfVersionBind", "WdfVersionUnbind"].contains(&name.as_str()), name));
@@ -237,7 +238,8 @@ fn exports(_: &Image, file: &PeFile64<'_>) -> Vec<String> {
         "WdfFunctions",
         "_fltused",
     ];
-    let names = file.exports().expect("an export table").into_iter().map(|export| text(export.name()));
+    let exports = file.exports().expect("an export table").into_iter();
+    let names = exports.map(|export| text(export.expect("an export").name().name().unwrap_or(b"an ordinal")));
     names.filter(|name| !FIXED.contains(&name.as_str())).collect()
 }
 
@@ -255,7 +257,7 @@ fn pointer(file: &PeFile64<'_>, address: u64) -> Option<u64> {
 fn call_targets(file: &PeFile64<'_>, config: &ImageLoadConfigDirectory64) -> Option<Vec<u64>> {
     let count = usize::try_from(config.guard_cf_function_count.get(LE)).ok()?;
     // The upper four bits of the flags say by how many bytes an entry is longer than the address.
-    let stride = 4 + (config.guard_flags.get(LE) >> 28) as usize;
+    let stride = 4 + (config.guard_flags.get(LE).0 >> 28) as usize;
     let start = config.guard_cf_function_table.get(LE);
     let section =
         file.sections().find(|section| (section.address()..section.address() + section.size()).contains(&start))?;
@@ -283,8 +285,8 @@ fn guard(_: &Image, file: &PeFile64<'_>) -> Vec<String> {
     let base = file.relative_address_base();
     let mut problems = Vec::new();
     problems.extend(unless(
-        config.guard_flags.get(LE) & FLAGS == FLAGS,
-        format!("guard flags {:#x}", config.guard_flags.get(LE)),
+        config.guard_flags.get(LE).0 & FLAGS == FLAGS,
+        format!("guard flags {:#x}", config.guard_flags.get(LE).0),
     ));
     let routines = [&config.guard_cf_check_function_pointer, &config.guard_cf_dispatch_function_pointer];
     for (name, place) in ["check", "dispatch"].iter().zip(routines) {

@@ -27,7 +27,7 @@ pub struct Export {
     /// Its name, if it has one.
     pub name: Option<String>,
     /// Its number.
-    pub ordinal: u32,
+    pub ordinal: u16,
     /// Where it leads.
     pub target: Target,
 }
@@ -59,7 +59,7 @@ pub fn exports(image: &Image, range: impl Fn(usize) -> Option<(u32, u32)>) -> Re
             }
             ExportTarget::ForwardByName(module, name) => Target::Forward { module: text(module), name: text(name) },
         };
-        exports.push(Export { name: export.name.map(text), ordinal: export.ordinal, target });
+        exports.push(Export { name: export.name.map(text), ordinal: export.ordinal.0, target });
     }
     Ok(exports)
 }

@@ -85,7 +85,7 @@ impl Image {
     pub fn export(&self, wanted: &Name) -> Option<&Export> {
         self.exports.iter().find(|export| match wanted {
             Name::Name(name) => export.name.as_ref() == Some(name),
-            Name::Ordinal(number) => export.ordinal == u32::from(*number),
+            Name::Ordinal(number) => export.ordinal == *number,
         })
     }
 
@@ -150,8 +150,8 @@ impl Image {
         if range(IMAGE_DIRECTORY_ENTRY_TLS).is_some() {
             return Err(Error::broken("thread-local storage", "a driver cannot have it"));
         }
-        let stripped = headers.file_header().characteristics.get(LE) & IMAGE_FILE_RELOCS_STRIPPED != 0;
-        if stripped {
+        let characteristics = headers.file_header().characteristics.get(LE);
+        if characteristics.contains(IMAGE_FILE_RELOCS_STRIPPED) {
             return Err(Error::NoRelocations);
         }
         if let Some((address, size)) = range(IMAGE_DIRECTORY_ENTRY_BASERELOC) {
@@ -245,16 +245,16 @@ fn machine_of(file: &[u8], offset: u64) -> Result<(), Error> {
         return Err(Error::NotAnImage);
     }
     let machine = u16::from_le_bytes([header[4], header[5]]);
-    if machine == IMAGE_FILE_MACHINE_AMD64 { Ok(()) } else { Err(Error::Machine(machine)) }
+    if machine == IMAGE_FILE_MACHINE_AMD64.0 { Ok(()) } else { Err(Error::Machine(machine)) }
 }
 
 fn check_header(headers: &ImageNtHeaders64) -> Result<(), Error> {
     let optional = headers.optional_header();
-    if headers.file_header().characteristics.get(LE) & IMAGE_FILE_EXECUTABLE_IMAGE == 0 {
+    if !headers.file_header().characteristics.get(LE).contains(IMAGE_FILE_EXECUTABLE_IMAGE) {
         return Err(Error::broken("header", "it is not marked as executable: the linker has reported errors"));
     }
     if optional.subsystem() != IMAGE_SUBSYSTEM_NATIVE {
-        return Err(Error::Subsystem(optional.subsystem()));
+        return Err(Error::Subsystem(optional.subsystem().0));
     }
     let (alignment, in_file) = (optional.section_alignment(), optional.file_alignment());
     if alignment < PAGE {
@@ -303,10 +303,10 @@ fn lay_out(header: &ImageSectionHeader, file: &[u8], bytes: &mut [u8], end: u32)
     }
     let flags = header.characteristics.get(LE);
     let access = Access {
-        read: flags & IMAGE_SCN_MEM_READ != 0,
-        write: flags & IMAGE_SCN_MEM_WRITE != 0,
-        execute: flags & IMAGE_SCN_MEM_EXECUTE != 0,
+        read: flags.contains(IMAGE_SCN_MEM_READ),
+        write: flags.contains(IMAGE_SCN_MEM_WRITE),
+        execute: flags.contains(IMAGE_SCN_MEM_EXECUTE),
     };
     let name = header.name.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte)).collect();
-    Ok(Section { name, address, size, access, discardable: flags & IMAGE_SCN_MEM_DISCARDABLE != 0 })
+    Ok(Section { name, address, size, access, discardable: flags.contains(IMAGE_SCN_MEM_DISCARDABLE) })
 }

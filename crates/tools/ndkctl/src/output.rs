@@ -2,7 +2,7 @@
 
 use std::{fmt, io::IsTerminal as _, process::ExitCode, time::Duration};
 
-use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use conformance::Outcome;
 use console::{Style, Term};
 use host::{note, say};
@@ -49,13 +49,9 @@ pub fn is_wide() -> bool {
 /// A table with these headings: ruled in a terminal, with spaces elsewhere. It fits the terminal.
 pub fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(if is_terminal() { presets::UTF8_FULL_CONDENSED } else { presets::NOTHING });
+    table.load_style(if is_terminal() { presets::UTF8_FULL_CONDENSED } else { presets::NOTHING });
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width());
-    let bold = |heading: &&str| {
-        let cell = Cell::new(heading);
-        if console::colors_enabled() { cell.add_attribute(Attribute::Bold) } else { cell }
-    };
-    table.set_header(headings.iter().map(bold));
+    table.set_header(headings);
     // Names stay whole, so that they can be copied.
     keep_whole(&mut table, 0);
     table
@@ -79,7 +75,7 @@ pub fn keep_whole(table: &mut Table, column: usize) {
 /// Paragraphs with a label each. Lines wrap at the width of the terminal and stay right of the labels.
 pub fn labelled(indent: u16, rows: &[(&str, &str)]) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(width());
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(width());
     table.add_rows(rows.iter().map(|(label, text)| [*label, *text]));
     if let Some(labels) = table.column_mut(0) {
         labels.set_constraint(ColumnConstraint::ContentWidth).set_padding((indent, 2));
