@@ -3,7 +3,7 @@
 #![cfg(windows)]
 
 use rigs::images;
-use simulated_kernel::{Kernel, Rule, caught};
+use simulated_kernel::{Kernel, Rule, caught, missing_functions};
 
 /// Loads the probe and unloads it, twice: each load begins with the variables of the file.
 fn run(kernel: &Kernel, probe: &'static str) {
@@ -24,6 +24,11 @@ fn works(probe: &'static str) {
 #[test]
 fn an_image_is_relocated_and_has_its_own_variables() {
     works("probe1");
+}
+
+#[test]
+fn every_plain_function_is_there() {
+    assert_eq!(missing_functions(), [""; 0], "this system does not have them");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod callbacks;
 mod clocks;
 mod conversions;
 mod driver;
+mod extras;
 mod files;
 mod guards;
 mod interfaces;

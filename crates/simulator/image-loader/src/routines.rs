@@ -76,6 +76,7 @@ macro_rules! with_routines {
                 ExInterlockedRemoveHeadList
                 ExIsResourceAcquiredExclusiveLite
                 ExIsResourceAcquiredSharedLite
+                ExLocalTimeToSystemTime
                 ExNotifyCallback
                 ExQueryDepthSList
                 ExQueryTimerResolution
@@ -103,6 +104,7 @@ macro_rules! with_routines {
                 ExSetTimer
                 ExSetTimerResolution
                 ExSizeOfRundownProtectionCacheAware
+                ExSystemTimeToLocalTime
                 ExTryAcquirePushLockExclusiveEx
                 ExTryToAcquireFastMutex
                 ExUnregisterCallback
@@ -163,6 +165,7 @@ macro_rules! with_routines {
                 IoReleaseRemoveLockAndWaitEx
                 IoReleaseRemoveLockEx
                 IoReuseIrp
+                IoSetCompletionRoutineEx
                 IoSetDeviceInterfaceState
                 IoSetStartIoAttributes
                 IoStartNextPacket
@@ -196,6 +199,7 @@ macro_rules! with_routines {
                 KeDeregisterBugCheckCallback
                 KeDeregisterBugCheckReasonCallback
                 KeEnterCriticalRegion
+                KeEnterGuardedRegion
                 KeFlushQueuedDpcs
                 KeGetCurrentNodeNumber
                 KeGetCurrentProcessorNumberEx
@@ -216,6 +220,7 @@ macro_rules! with_routines {
                 KeInsertDeviceQueue
                 KeInsertQueueDpc
                 KeLeaveCriticalRegion
+                KeLeaveGuardedRegion
                 KeLowerIrql
                 KeQueryActiveGroupCount
                 KeQueryActiveProcessorCount
@@ -254,9 +259,11 @@ macro_rules! with_routines {
                 KeRemoveEntryDeviceQueue
                 KeRemoveQueueDpc
                 KeResetEvent
+                KeRestoreExtendedProcessorState
                 KeRevertToUserAffinityThread
                 KeRevertToUserAffinityThreadEx
                 KeRevertToUserGroupAffinityThread
+                KeSaveExtendedProcessorState
                 KeSetCoalescableTimer
                 KeSetEvent
                 KeSetImportanceDpc
@@ -294,10 +301,15 @@ macro_rules! with_routines {
                 MmIsAddressValid
                 MmIsDriverVerifying
                 MmIsVerifierEnabled
+                MmLockPagableDataSection
+                MmLockPagableSectionByHandle
                 MmMapIoSpace
                 MmMapIoSpaceEx
                 MmMapLockedPagesSpecifyCache
+                MmPageEntireDriver
                 MmProbeAndLockPages
+                MmResetDriverPaging
+                MmUnlockPagableImageSection
                 MmUnlockPages
                 MmUnmapIoSpace
                 MmUnmapLockedPages
@@ -341,10 +353,13 @@ macro_rules! with_routines {
                 PsTerminateSystemThread
                 RtlAnsiStringToUnicodeString
                 RtlCheckRegistryKey
+                RtlClearBit
                 RtlCopyUnicodeString
                 RtlDeleteElementGenericTable
                 RtlDeleteElementGenericTableAvl
                 RtlDeleteRegistryValue
+                RtlDowncaseUnicodeString
+                RtlDuplicateUnicodeString
                 RtlEnumerateGenericTable
                 RtlEnumerateGenericTableAvl
                 RtlEnumerateGenericTableWithoutSplaying
@@ -367,7 +382,9 @@ macro_rules! with_routines {
                 RtlNumberGenericTableElements
                 RtlNumberGenericTableElementsAvl
                 RtlQueryRegistryValues
+                RtlSetBit
                 RtlStringFromGUID
+                RtlTestBit
                 RtlUnicodeStringToAnsiString
                 RtlUpcaseUnicodeString
                 RtlVerifyVersionInfo
@@ -537,12 +554,17 @@ with_routines!(names);
 
 /// Routines of the kernel that are plain functions, which touch nothing but their arguments.
 ///
-/// The first name is the kernel's, the second one that of the same function in `ntdll.dll`, which the simulated kernel takes it from.
+/// The first name is the kernel's, the second one that of the same function in `ntdll.dll` or, if that has none, in `msvcrt.dll`: the
+/// simulated kernel takes it from there.
 pub const LIBRARY: &[(&str, &str)] = &[
     ("DbgBreakPoint", "DbgBreakPoint"),
     ("ExRaiseStatus", "RtlRaiseStatus"),
     ("RtlAbsoluteToSelfRelativeSD", "RtlAbsoluteToSelfRelativeSD"),
     ("RtlAddAccessAllowedAce", "RtlAddAccessAllowedAce"),
+    ("RtlAddAccessAllowedAceEx", "RtlAddAccessAllowedAceEx"),
+    ("RtlAddAce", "RtlAddAce"),
+    ("RtlAnsiCharToUnicodeChar", "RtlAnsiCharToUnicodeChar"),
+    ("RtlAppendStringToString", "RtlAppendStringToString"),
     ("RtlAppendUnicodeStringToString", "RtlAppendUnicodeStringToString"),
     ("RtlAppendUnicodeToString", "RtlAppendUnicodeToString"),
     ("RtlAreBitsClear", "RtlAreBitsClear"),
@@ -551,30 +573,46 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlCaptureStackBackTrace", "RtlCaptureStackBackTrace"),
     ("RtlCharToInteger", "RtlCharToInteger"),
     ("RtlClearAllBits", "RtlClearAllBits"),
-    ("RtlClearBit", "RtlClearBit"),
     ("RtlClearBits", "RtlClearBits"),
     ("RtlCompareMemory", "RtlCompareMemory"),
+    ("RtlCompareMemoryUlong", "RtlCompareMemoryUlong"),
     ("RtlCompareString", "RtlCompareString"),
     ("RtlCompareUnicodeString", "RtlCompareUnicodeString"),
+    ("RtlCompareUnicodeStrings", "RtlCompareUnicodeStrings"),
+    ("RtlCompressBuffer", "RtlCompressBuffer"),
     ("RtlComputeCrc32", "RtlComputeCrc32"),
+    ("RtlCopyLuid", "RtlCopyLuid"),
+    ("RtlCopyMemory", "RtlCopyMemory"),
     ("RtlCopySid", "RtlCopySid"),
     ("RtlCopyString", "RtlCopyString"),
     ("RtlCreateAcl", "RtlCreateAcl"),
     ("RtlCreateSecurityDescriptor", "RtlCreateSecurityDescriptor"),
+    ("RtlDecompressBuffer", "RtlDecompressBuffer"),
+    ("RtlDeleteAce", "RtlDeleteAce"),
     ("RtlDowncaseUnicodeChar", "RtlDowncaseUnicodeChar"),
     ("RtlEqualSid", "RtlEqualSid"),
     ("RtlEqualString", "RtlEqualString"),
     ("RtlEqualUnicodeString", "RtlEqualUnicodeString"),
+    ("RtlFillMemory", "RtlFillMemory"),
     ("RtlFindClearBits", "RtlFindClearBits"),
     ("RtlFindClearBitsAndSet", "RtlFindClearBitsAndSet"),
+    ("RtlFindClearRuns", "RtlFindClearRuns"),
+    ("RtlFindLastBackwardRunClear", "RtlFindLastBackwardRunClear"),
+    ("RtlFindLeastSignificantBit", "RtlFindLeastSignificantBit"),
+    ("RtlFindLongestRunClear", "RtlFindLongestRunClear"),
+    ("RtlFindMostSignificantBit", "RtlFindMostSignificantBit"),
+    ("RtlFindNextForwardRunClear", "RtlFindNextForwardRunClear"),
     ("RtlFindSetBits", "RtlFindSetBits"),
+    ("RtlFindSetBitsAndClear", "RtlFindSetBitsAndClear"),
     ("RtlGUIDFromString", "RtlGUIDFromString"),
+    ("RtlGetAce", "RtlGetAce"),
     ("RtlGetDaclSecurityDescriptor", "RtlGetDaclSecurityDescriptor"),
     ("RtlGetGroupSecurityDescriptor", "RtlGetGroupSecurityDescriptor"),
     ("RtlGetOwnerSecurityDescriptor", "RtlGetOwnerSecurityDescriptor"),
     ("RtlGetSaclSecurityDescriptor", "RtlGetSaclSecurityDescriptor"),
     ("RtlHashUnicodeString", "RtlHashUnicodeString"),
     ("RtlInitAnsiString", "RtlInitAnsiString"),
+    ("RtlInitAnsiStringEx", "RtlInitAnsiStringEx"),
     ("RtlInitString", "RtlInitString"),
     ("RtlInitUnicodeStringEx", "RtlInitUnicodeStringEx"),
     ("RtlInitializeBitMap", "RtlInitializeBitMap"),
@@ -582,81 +620,139 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlInt64ToUnicodeString", "RtlInt64ToUnicodeString"),
     ("RtlIntegerToUnicodeString", "RtlIntegerToUnicodeString"),
     ("RtlIpv4AddressToStringA", "RtlIpv4AddressToStringA"),
+    ("RtlIpv4AddressToStringExA", "RtlIpv4AddressToStringExA"),
     ("RtlIpv4AddressToStringExW", "RtlIpv4AddressToStringExW"),
     ("RtlIpv4AddressToStringW", "RtlIpv4AddressToStringW"),
     ("RtlIpv4StringToAddressA", "RtlIpv4StringToAddressA"),
+    ("RtlIpv4StringToAddressExA", "RtlIpv4StringToAddressExA"),
     ("RtlIpv4StringToAddressExW", "RtlIpv4StringToAddressExW"),
     ("RtlIpv4StringToAddressW", "RtlIpv4StringToAddressW"),
     ("RtlIpv6AddressToStringA", "RtlIpv6AddressToStringA"),
+    ("RtlIpv6AddressToStringExA", "RtlIpv6AddressToStringExA"),
     ("RtlIpv6AddressToStringExW", "RtlIpv6AddressToStringExW"),
     ("RtlIpv6AddressToStringW", "RtlIpv6AddressToStringW"),
     ("RtlIpv6StringToAddressA", "RtlIpv6StringToAddressA"),
+    ("RtlIpv6StringToAddressExA", "RtlIpv6StringToAddressExA"),
     ("RtlIpv6StringToAddressExW", "RtlIpv6StringToAddressExW"),
     ("RtlIpv6StringToAddressW", "RtlIpv6StringToAddressW"),
+    ("RtlLengthRequiredSid", "RtlLengthRequiredSid"),
     ("RtlLengthSecurityDescriptor", "RtlLengthSecurityDescriptor"),
     ("RtlLengthSid", "RtlLengthSid"),
     ("RtlLookupFunctionEntry", "RtlLookupFunctionEntry"),
+    ("RtlMapGenericMask", "RtlMapGenericMask"),
+    ("RtlMoveMemory", "RtlMoveMemory"),
     ("RtlMultiByteToUnicodeN", "RtlMultiByteToUnicodeN"),
+    ("RtlMultiByteToUnicodeSize", "RtlMultiByteToUnicodeSize"),
     ("RtlNtStatusToDosError", "RtlNtStatusToDosError"),
+    ("RtlNumberOfClearBits", "RtlNumberOfClearBits"),
     ("RtlNumberOfSetBits", "RtlNumberOfSetBits"),
     ("RtlPcToFileHeader", "RtlPcToFileHeader"),
+    ("RtlPrefixString", "RtlPrefixString"),
     ("RtlPrefixUnicodeString", "RtlPrefixUnicodeString"),
+    ("RtlRandom", "RtlRandom"),
     ("RtlRandomEx", "RtlRandomEx"),
     ("RtlRestoreContext", "RtlRestoreContext"),
     ("RtlSecondsSince1970ToTime", "RtlSecondsSince1970ToTime"),
     ("RtlSecondsSince1980ToTime", "RtlSecondsSince1980ToTime"),
+    ("RtlSelfRelativeToAbsoluteSD", "RtlSelfRelativeToAbsoluteSD"),
     ("RtlSetAllBits", "RtlSetAllBits"),
-    ("RtlSetBit", "RtlSetBit"),
     ("RtlSetBits", "RtlSetBits"),
     ("RtlSetDaclSecurityDescriptor", "RtlSetDaclSecurityDescriptor"),
+    ("RtlSetGroupSecurityDescriptor", "RtlSetGroupSecurityDescriptor"),
+    ("RtlSetOwnerSecurityDescriptor", "RtlSetOwnerSecurityDescriptor"),
+    ("RtlSetSaclSecurityDescriptor", "RtlSetSaclSecurityDescriptor"),
+    ("RtlSubAuthorityCountSid", "RtlSubAuthorityCountSid"),
     ("RtlSubAuthoritySid", "RtlSubAuthoritySid"),
-    ("RtlTestBit", "RtlTestBit"),
     ("RtlTimeFieldsToTime", "RtlTimeFieldsToTime"),
     ("RtlTimeToSecondsSince1970", "RtlTimeToSecondsSince1970"),
     ("RtlTimeToSecondsSince1980", "RtlTimeToSecondsSince1980"),
     ("RtlTimeToTimeFields", "RtlTimeToTimeFields"),
     ("RtlUTF8ToUnicodeN", "RtlUTF8ToUnicodeN"),
-    ("RtlUlonglongByteSwap", "RtlUlonglongByteSwap"),
     ("RtlUnicodeStringToInteger", "RtlUnicodeStringToInteger"),
     ("RtlUnicodeToMultiByteN", "RtlUnicodeToMultiByteN"),
+    ("RtlUnicodeToMultiByteSize", "RtlUnicodeToMultiByteSize"),
     ("RtlUnicodeToUTF8N", "RtlUnicodeToUTF8N"),
     ("RtlUnwind", "RtlUnwind"),
     ("RtlUnwindEx", "RtlUnwindEx"),
     ("RtlUpcaseUnicodeChar", "RtlUpcaseUnicodeChar"),
+    ("RtlUpcaseUnicodeToMultiByteN", "RtlUpcaseUnicodeToMultiByteN"),
     ("RtlUpperChar", "RtlUpperChar"),
+    ("RtlUpperString", "RtlUpperString"),
+    ("RtlValidRelativeSecurityDescriptor", "RtlValidRelativeSecurityDescriptor"),
     ("RtlValidSecurityDescriptor", "RtlValidSecurityDescriptor"),
     ("RtlValidSid", "RtlValidSid"),
     ("RtlVirtualUnwind", "RtlVirtualUnwind"),
+    ("RtlZeroMemory", "RtlZeroMemory"),
+    ("RtlxAnsiStringToUnicodeSize", "RtlxAnsiStringToUnicodeSize"),
+    ("RtlxUnicodeStringToAnsiSize", "RtlxUnicodeStringToAnsiSize"),
     ("__C_specific_handler", "__C_specific_handler"),
     ("__chkstk", "__chkstk"),
+    ("_i64toa_s", "_i64toa_s"),
+    ("_i64tow_s", "_i64tow_s"),
+    ("_itoa", "_itoa"),
+    ("_itoa_s", "_itoa_s"),
+    ("_itow", "_itow"),
+    ("_itow_s", "_itow_s"),
     ("_local_unwind", "_local_unwind"),
+    ("_ltoa_s", "_ltoa_s"),
+    ("_ltow_s", "_ltow_s"),
+    ("_makepath_s", "_makepath_s"),
     ("_setjmpex", "_setjmpex"),
     ("_snprintf", "_snprintf"),
     ("_snprintf_s", "_snprintf_s"),
     ("_snwprintf", "_snwprintf"),
     ("_snwprintf_s", "_snwprintf_s"),
+    ("_splitpath_s", "_splitpath_s"),
     ("_stricmp", "_stricmp"),
     ("_strlwr", "_strlwr"),
+    ("_strlwr_s", "_strlwr_s"),
     ("_strnicmp", "_strnicmp"),
+    ("_strnset", "_strnset"),
+    ("_strnset_s", "_strnset_s"),
+    ("_strrev", "_strrev"),
+    ("_strset", "_strset"),
+    ("_strset_s", "_strset_s"),
     ("_strupr", "_strupr"),
+    ("_strupr_s", "_strupr_s"),
+    ("_swprintf", "_swprintf"),
+    ("_ui64toa_s", "_ui64toa_s"),
+    ("_ui64tow_s", "_ui64tow_s"),
+    ("_ultoa_s", "_ultoa_s"),
+    ("_ultow_s", "_ultow_s"),
     ("_vsnprintf", "_vsnprintf"),
     ("_vsnprintf_s", "_vsnprintf_s"),
     ("_vsnwprintf", "_vsnwprintf"),
     ("_vsnwprintf_s", "_vsnwprintf_s"),
     ("_wcsicmp", "_wcsicmp"),
     ("_wcslwr", "_wcslwr"),
+    ("_wcslwr_s", "_wcslwr_s"),
     ("_wcsnicmp", "_wcsnicmp"),
+    ("_wcsnset", "_wcsnset"),
+    ("_wcsrev", "_wcsrev"),
     ("_wcsupr", "_wcsupr"),
+    ("_wcsupr_s", "_wcsupr_s"),
+    ("_wmakepath_s", "_wmakepath_s"),
+    ("_wsplitpath_s", "_wsplitpath_s"),
+    ("_wtoi", "_wtoi"),
+    ("_wtol", "_wtol"),
     ("atoi", "atoi"),
     ("atol", "atol"),
     ("bsearch", "bsearch"),
+    ("isalnum", "isalnum"),
+    ("isalpha", "isalpha"),
+    ("iscntrl", "iscntrl"),
     ("isdigit", "isdigit"),
+    ("isgraph", "isgraph"),
     ("islower", "islower"),
     ("isprint", "isprint"),
+    ("ispunct", "ispunct"),
     ("isspace", "isspace"),
     ("isupper", "isupper"),
+    ("iswctype", "iswctype"),
     ("isxdigit", "isxdigit"),
     ("longjmp", "longjmp"),
+    ("mbstowcs", "mbstowcs"),
+    ("mbtowc", "mbtowc"),
     ("memchr", "memchr"),
     ("memcmp", "memcmp"),
     ("memcpy", "memcpy"),
@@ -665,8 +761,10 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("memmove_s", "memmove_s"),
     ("memset", "memset"),
     ("qsort", "qsort"),
+    ("rand", "rand"),
     ("sprintf", "sprintf"),
     ("sprintf_s", "sprintf_s"),
+    ("srand", "srand"),
     ("sscanf_s", "sscanf_s"),
     ("strcat", "strcat"),
     ("strcat_s", "strcat_s"),
@@ -674,6 +772,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("strcmp", "strcmp"),
     ("strcpy", "strcpy"),
     ("strcpy_s", "strcpy_s"),
+    ("strcspn", "strcspn"),
     ("strlen", "strlen"),
     ("strncat", "strncat"),
     ("strncat_s", "strncat_s"),
@@ -681,9 +780,11 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("strncpy", "strncpy"),
     ("strncpy_s", "strncpy_s"),
     ("strnlen", "strnlen"),
+    ("strpbrk", "strpbrk"),
     ("strrchr", "strrchr"),
     ("strspn", "strspn"),
     ("strstr", "strstr"),
+    ("strtok_s", "strtok_s"),
     ("swprintf", "swprintf"),
     ("swprintf_s", "swprintf_s"),
     ("swscanf_s", "swscanf_s"),
@@ -700,6 +801,7 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("wcscmp", "wcscmp"),
     ("wcscpy", "wcscpy"),
     ("wcscpy_s", "wcscpy_s"),
+    ("wcscspn", "wcscspn"),
     ("wcslen", "wcslen"),
     ("wcsncat", "wcsncat"),
     ("wcsncat_s", "wcsncat_s"),
@@ -707,10 +809,14 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("wcsncpy", "wcsncpy"),
     ("wcsncpy_s", "wcsncpy_s"),
     ("wcsnlen", "wcsnlen"),
+    ("wcspbrk", "wcspbrk"),
     ("wcsrchr", "wcsrchr"),
     ("wcsspn", "wcsspn"),
     ("wcsstr", "wcsstr"),
+    ("wcstok_s", "wcstok_s"),
+    ("wcstombs", "wcstombs"),
     ("wcstoul", "wcstoul"),
+    ("wctomb", "wctomb"),
 ];
 
 /// Variables of the kernel.
@@ -721,6 +827,7 @@ pub const VARIABLES: &[&str] = &[
     "KdDebuggerEnabled",
     "KdDebuggerNotPresent",
     "MmHighestUserAddress",
+    "MmUserProbeAddress",
     "NtBuildNumber",
     "PsInitialSystemProcess",
     "PsProcessType",
@@ -742,7 +849,7 @@ pub fn same_module(one: &str, other: &str) -> bool {
 pub enum Found {
     /// To a routine of the simulated kernel.
     Simulated,
-    /// To a plain function, of this name in `ntdll.dll`.
+    /// To a plain function, of this name in `ntdll.dll` or `msvcrt.dll`.
     Library(&'static str),
     /// To a variable.
     Variable,

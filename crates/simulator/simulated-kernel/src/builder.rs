@@ -157,6 +157,8 @@ fn parts() -> Parts {
     parts.add::<Mutex<Callbacks>>();
     parts.add::<Told>();
     parts.add::<Mutex<Resolution>>();
+    parts.add::<Mutex<wdm::extended_state::Saved>>();
+    parts.add::<Mutex<wdm::paging::Sections>>();
     parts.add::<Mutex<RunningDpcs>>();
     parts.add::<Mutex<ExTimers>>();
     parts.add::<Mutex<Handles>>();

@@ -107,7 +107,7 @@ pub use crate::{
 };
 
 #[cfg(windows)]
-pub use crate::image::DriverImage;
+pub use crate::image::{DriverImage, exports::missing_functions};
 pub use wdk_bindings as wdk;
 
 #[cfg(unix)]

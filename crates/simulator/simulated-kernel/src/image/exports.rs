@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-use image_loader::routines::{self, Found};
-use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
+use image_loader::routines::{self, Found, LIBRARY};
+use windows_sys::Win32::System::LibraryLoader::{GetProcAddress, LoadLibraryA};
 
 /// What an import gets.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,8 @@ static BUILD: AtomicU32 = AtomicU32::new(0xF000_0000 | crate::wdm::version::BUIL
 /// No debugger.
 static DEBUGGER: AtomicU32 = AtomicU32::new(0x0100);
 static HIGHEST_USER_ADDRESS: AtomicUsize = AtomicUsize::new(0x7FFF_FFFE_FFFF);
+/// The first address that no program may name.
+static USER_PROBE_ADDRESS: AtomicUsize = AtomicUsize::new(0x7FFF_FFFF_0000);
 
 fn variable(name: &str) -> Option<usize> {
     let address = match name {
@@ -57,20 +59,29 @@ fn variable(name: &str) -> Option<usize> {
         "KdDebuggerEnabled" => (&raw const DEBUGGER).addr(),
         "KdDebuggerNotPresent" => (&raw const DEBUGGER).addr() + 1,
         "PsInitialSystemProcess" => (&raw const crate::wdm::process::SYSTEM).addr(),
+        "MmUserProbeAddress" => (&raw const USER_PROBE_ADDRESS).addr(),
         "MmHighestUserAddress" => (&raw const HIGHEST_USER_ADDRESS).addr(),
         _ => return None,
     };
     Some(address)
 }
 
-/// A plain function of `ntdll.dll`.
+/// A plain function of `ntdll.dll`, or of the C library.
 fn library(name: &str) -> Option<usize> {
     let name = std::ffi::CString::new(name).ok()?;
-    // SAFETY: the name ends with a zero.
-    let module = unsafe { GetModuleHandleA(c"ntdll.dll".as_ptr().cast()) };
-    // SAFETY: the library is in every process, and the name ends with a zero.
-    let function = unsafe { GetProcAddress(module, name.as_ptr().cast()) }?;
-    Some((function as *const ()).expose_provenance())
+    [c"ntdll.dll", c"msvcrt.dll"].into_iter().find_map(|module| {
+        // SAFETY: the name ends with a zero. The system's own libraries, which it has loaded, or loads without harm.
+        let module = unsafe { LoadLibraryA(module.as_ptr().cast()) };
+        // SAFETY: the library stays in the process, or the handle is null, which has no functions; the name ends with a zero.
+        let function = unsafe { GetProcAddress(module, name.as_ptr().cast()) }?;
+        Some((function as *const ()).expose_provenance())
+    })
+}
+
+/// The plain functions that this system does not have. Images that want them get none.
+#[must_use]
+pub fn missing_functions() -> Vec<&'static str> {
+    LIBRARY.iter().filter(|(_, of)| library(of).is_none()).map(|&(name, _)| name).collect()
 }
 
 /// What is exported under a name by a module of the system. `None` if nothing is.

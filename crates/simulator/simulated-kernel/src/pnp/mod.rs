@@ -333,6 +333,7 @@ impl Driver {
         state.check_callbacks(id, name);
         state.check_system_callbacks(id, name);
         state.check_resolution(id, name);
+        state.check_extended_state(id, name);
         state.check_providers(id, name);
         state.check_keys(id, name);
         state.check_files(id, name);

@@ -121,6 +121,19 @@ extern "C" fn KeQueryPerformanceCounter(frequency: *mut LARGE_INTEGER) -> LARGE_
     })
 }
 
+/// The zone of time here is that of the system's time.
+#[unsafe(no_mangle)]
+extern "C" fn ExSystemTimeToLocalTime(system: *const LARGE_INTEGER, local: *mut LARGE_INTEGER) {
+    // SAFETY: the driver's places, which live until the call returns.
+    routine!("ExSystemTimeToLocalTime", HIGH_LEVEL, |_| unsafe { local.write(system.read()) });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExLocalTimeToSystemTime(local: *const LARGE_INTEGER, system: *mut LARGE_INTEGER) {
+    // SAFETY: as above.
+    routine!("ExLocalTimeToSystemTime", HIGH_LEVEL, |_| unsafe { system.write(local.read()) });
+}
+
 /// The longest period, whatever the clock's is at the time.
 #[unsafe(no_mangle)]
 extern "C" fn KeQueryTimeIncrement() -> ULONG {

@@ -12,6 +12,7 @@ use std::{
 use host::machine::{self, Irql};
 use wdk_bindings::{BOOLEAN, PFAST_MUTEX};
 
+use super::misc::{enter_guarded_region, leave_guarded_region};
 use crate::{
     context,
     report::bug_check,
@@ -182,12 +183,6 @@ extern "C" fn ExReleaseFastMutexUnsafe(place: PFAST_MUTEX) {
     });
 }
 
-/// A guarded region is a critical one in which special APCs do not come either.
-fn enter_guarded_region() {
-    context::set_critical(context::critical() + 1);
-    context::set_guarded(context::guarded() + 1);
-}
-
 /// A guarded mutex is a fast mutex whose owner is in a guarded region, at the level at which it was.
 #[unsafe(no_mangle)]
 extern "C" fn KeInitializeGuardedMutex(place: PFAST_MUTEX) {
@@ -236,8 +231,7 @@ extern "C" fn KeReleaseGuardedMutex(place: PFAST_MUTEX) {
             bug_check(Rule::LockPrimitive, words);
         }
         mutex.release(state, "KeReleaseGuardedMutex");
-        context::set_critical(context::critical().saturating_sub(1));
-        context::set_guarded(context::guarded().saturating_sub(1));
+        leave_guarded_region();
         state.preempt();
     });
 }

@@ -28,6 +28,32 @@ extern "C" fn KeLeaveCriticalRegion() {
     });
 }
 
+/// A guarded region is a critical one in which special APCs do not come either.
+#[unsafe(no_mangle)]
+extern "C" fn KeEnterGuardedRegion() {
+    routine!("KeEnterGuardedRegion", APC_LEVEL, |_| enter_guarded_region());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn KeLeaveGuardedRegion() {
+    routine!("KeLeaveGuardedRegion", APC_LEVEL, |_| leave_guarded_region());
+}
+
+pub fn enter_guarded_region() {
+    context::set_critical(context::critical() + 1);
+    context::set_guarded(context::guarded() + 1);
+}
+
+/// Ends the test unless the thread is in one.
+pub fn leave_guarded_region() {
+    let (Some(guarded), Some(critical)) = (context::guarded().checked_sub(1), context::critical().checked_sub(1))
+    else {
+        bug_check(Rule::CriticalRegion, format_args!("a guarded region is left that was not entered"));
+    };
+    context::set_guarded(guarded);
+    context::set_critical(critical);
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn KeAreAllApcsDisabled() -> BOOLEAN {
     routine!("KeAreAllApcsDisabled", |_| {

@@ -5,6 +5,7 @@
 mod addresses;
 #[cfg(unix)]
 mod backtrace;
+mod bitmap;
 pub mod bug_check_callbacks;
 pub mod callback;
 pub mod clock;
@@ -13,6 +14,7 @@ pub mod dpc;
 pub mod event;
 pub mod ex_timer;
 mod exception;
+pub mod extended_state;
 mod fast_mutex;
 mod file_data;
 pub mod files;
@@ -29,6 +31,7 @@ mod misc;
 mod mutex;
 pub mod notification;
 mod object;
+pub mod paging;
 mod partial_mdl;
 mod pool_variants;
 mod probe;

@@ -5,8 +5,8 @@
 use std::ptr;
 
 use wdk_bindings::{
-    ANSI_STRING, BOOLEAN, GUID, NTSTATUS, PCUNICODE_STRING, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER_2,
-    STATUS_NO_MEMORY, STATUS_SUCCESS, UNICODE_STRING,
+    ANSI_STRING, BOOLEAN, GUID, NTSTATUS, PCUNICODE_STRING, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER,
+    STATUS_INVALID_PARAMETER_2, STATUS_NO_MEMORY, STATUS_SUCCESS, ULONG, UNICODE_STRING,
 };
 
 use super::memory;
@@ -149,6 +149,52 @@ extern "C" fn RtlUpcaseUnicodeString(
     routine!("RtlUpcaseUnicodeString", APC_LEVEL, |state| {
         let units: Vec<u16> = text::units(source).into_iter().map(upcase).collect();
         store_units(state, target, &units, false, allocates != 0)
+    })
+}
+
+/// One unit in small letters, if they are one unit too.
+fn downcase(unit: u16) -> u16 {
+    let Some(letter) = char::from_u32(unit.into()) else { return unit };
+    let mut small = letter.to_lowercase();
+    match (small.next(), small.next()) {
+        (Some(one), None) => u16::try_from(u32::from(one)).unwrap_or(unit),
+        _ => unit,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn RtlDowncaseUnicodeString(
+    target: *mut UNICODE_STRING,
+    source: PCUNICODE_STRING,
+    allocates: BOOLEAN,
+) -> NTSTATUS {
+    routine!("RtlDowncaseUnicodeString", PASSIVE_LEVEL, |state| {
+        let units: Vec<u16> = text::units(source).into_iter().map(downcase).collect();
+        store_units(state, target, &units, false, allocates != 0)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn RtlDuplicateUnicodeString(
+    flags: ULONG,
+    source: PCUNICODE_STRING,
+    target: *mut UNICODE_STRING,
+) -> NTSTATUS {
+    /// `RTL_DUPLICATE_UNICODE_STRING_NULL_TERMINATE` and `RTL_DUPLICATE_UNICODE_STRING_ALLOCATE_NULL_STRING`.
+    const TERMINATED: ULONG = 1;
+    const ALSO_EMPTY: ULONG = 2;
+    routine!("RtlDuplicateUnicodeString", PASSIVE_LEVEL, |state| {
+        // The second is for those that want a terminator only.
+        if flags & !(TERMINATED | ALSO_EMPTY) != 0 || flags == ALSO_EMPTY {
+            return STATUS_INVALID_PARAMETER;
+        }
+        let units = text::units(source);
+        if units.is_empty() && flags & ALSO_EMPTY == 0 {
+            // SAFETY: the driver's string, which lives until the call returns.
+            unsafe { target.write(UNICODE_STRING::default()) };
+            return STATUS_SUCCESS;
+        }
+        store_units(state, target, &units, flags & TERMINATED != 0, true)
     })
 }
 

@@ -4,6 +4,7 @@ mod ask;
 pub mod attach;
 mod block;
 pub mod cancel;
+mod completion;
 mod csq;
 mod delete;
 pub mod device;
