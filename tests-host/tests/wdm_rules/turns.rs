@@ -139,13 +139,15 @@ tests! {
     readers_of_a_resource_come_first_when_its_writer_leaves by {
         let place = resource();
         call!(ExAcquireResourceExclusiveLite(place, 1));
-        let mut others = [writes as unsafe extern "C" fn(PVOID), reads, writes, reads].map(|work| {
+        let others = [writes as unsafe extern "C" fn(PVOID), reads, writes, reads].map(|work| {
             let other = thread(work, place.cast());
             sleep();
             other
         });
         call!(ExReleaseResourceLite(place));
-        others.iter_mut().for_each(|other| join(*other));
+        for other in others {
+            join(other);
+        }
         assert_eq!(order(), "rrww");
         end(place);
     }
@@ -165,13 +167,15 @@ tests! {
     threads_have_a_push_lock_in_the_order_in_which_they_come by {
         let lock = push_lock();
         call!(ExAcquirePushLockExclusiveEx(lock, 0));
-        let mut others = [writes_push_lock as unsafe extern "C" fn(PVOID), reads_push_lock, reads_push_lock, writes_push_lock].map(|work| {
+        let others = [writes_push_lock as unsafe extern "C" fn(PVOID), reads_push_lock, reads_push_lock, writes_push_lock].map(|work| {
             let other = thread(work, lock.cast());
             sleep();
             other
         });
         call!(ExReleasePushLockExclusiveEx(lock, 0));
-        others.iter_mut().for_each(|other| join(*other));
+        for other in others {
+            join(other);
+        }
         assert_eq!(order(), "wrrw");
         call!(KeLeaveCriticalRegion());
         call!(ExFreePoolWithTag(lock.cast(), TAG));
