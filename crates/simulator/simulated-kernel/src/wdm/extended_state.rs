@@ -53,7 +53,8 @@ extern "C" fn KeSaveExtendedProcessorState(_mask: u64, place: *mut u8) -> NTSTAT
 #[unsafe(no_mangle)]
 extern "C" fn KeRestoreExtendedProcessorState(place: *mut u8) {
     routine!("KeRestoreExtendedProcessorState", DISPATCH_LEVEL, |state| {
-        match state.locked::<Saved>().0.remove(&place.addr()) {
+        let saved = state.locked::<Saved>().0.remove(&place.addr());
+        match saved {
             None => bug_check(Rule::BadArgument, format_args!("a state is restored that was not saved, or twice")),
             Some(saved) if saved != here() => {
                 bug_check(Rule::BadArgument, format_args!("a state is restored in another thread or at another level"));
