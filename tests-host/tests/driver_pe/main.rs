@@ -238,7 +238,7 @@ fn exports(_: &Image, file: &PeFile64<'_>) -> Vec<String> {
         "WdfFunctions",
         "_fltused",
     ];
-    let exports = file.exports().expect("an export table").into_iter();
+    let exports = file.exports().expect("an export table");
     let names = exports.map(|export| text(export.expect("an export").name().name().unwrap_or(b"an ordinal")));
     names.filter(|name| !FIXED.contains(&name.as_str())).collect()
 }
