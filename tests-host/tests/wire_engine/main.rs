@@ -8,6 +8,7 @@ mod frames;
 mod invalidations;
 mod refusals;
 mod soak;
+mod states;
 mod suite;
 
 use rigs::any_frames;
