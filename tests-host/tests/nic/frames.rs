@@ -104,6 +104,29 @@ fn sends_that_wait_are_cancelled_or_given_back_by_a_pause() {
 }
 
 #[test]
+fn a_cancel_that_comes_while_the_sender_has_the_lists_is_not_lost() {
+    let kernel = Kernel::threads().start();
+    with_pair(&kernel, &[], |one, other| {
+        other.keep_received(true);
+        let frames: Vec<_> = (0..600).map(|each| frame(one, other, each, 100)).collect();
+        let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
+        let first = one.send(&frames);
+        kernel.wait_until(|| other.kept() == usize::from(softndknic::receive::BUFFERS));
+        // The DPC runs on a processor of its own, and has the lists now and then.
+        for round in 0..2000 {
+            let second = one.send_cancellable(&frames[..3], 77);
+            one.cancel_sends(77);
+            assert_eq!(second.wait(), [NDIS_STATUS_SEND_ABORTED; 3], "round {round}");
+        }
+        one.pause();
+        let _ = first.wait();
+        one.restart().expect("it restarts");
+        other.keep_received(false);
+        let _ = other.give_back();
+    });
+}
+
+#[test]
 fn frames_on_their_way_to_an_adapter_that_sleeps_are_dropped_and_counted() {
     let kernel = Kernel::seeded(3).start();
     with_pair(&kernel, &[("CableDelay", "20000")], |one, other| {

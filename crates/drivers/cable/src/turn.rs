@@ -25,6 +25,12 @@ impl Turn {
         true
     }
 
+    /// Returns true if somebody has it.
+    #[must_use]
+    pub const fn is_taken(self) -> bool {
+        self.taken
+    }
+
     /// Gives the turn back. True if somebody asked for it meanwhile.
     #[must_use]
     pub const fn end(&mut self) -> bool {
@@ -41,9 +47,12 @@ mod tests {
     #[test]
     fn who_comes_meanwhile_is_not_forgotten() {
         let mut turn = Turn::new();
+        assert!(!turn.is_taken());
         assert!(turn.begin());
+        assert!(turn.is_taken());
         assert!(!turn.begin());
         assert!(turn.end());
+        assert!(!turn.is_taken());
         assert!(turn.begin());
         assert!(!turn.end());
     }

@@ -5,6 +5,7 @@
 
 use core::{ffi::c_void, ptr};
 
+use arrayvec::ArrayVec;
 use cable::{Tagging, Turn, link::BATCH};
 use driver_common::os::{Kernel, KernelDpc, KernelLock};
 use engine::os::{Dpc, Os, Routine, SpinLock};
@@ -34,25 +35,63 @@ pub struct Transmitter {
     dpc: KernelDpc<Carry>,
 }
 
-/// Lists that wait.
+/// Cancellations that a run of the DPC remembers. More come to nothing, if it has the lists that they are for.
+const REMEMBERED: usize = 8;
+
+/// What waits.
 struct Queue {
+    waiting: Unsent,
+    /// The DPC that carries frames to the other end.
+    turn: Turn,
+    /// The identifiers that were cancelled since the DPC has taken the lists that waited: it puts none of these back.
+    cancelled: ArrayVec<*mut c_void, REMEMBERED>,
+}
+
+// SAFETY: the frames belong to the miniport as long as they wait, on whichever thread. Identifiers are only compared.
+unsafe impl Send for Queue {}
+
+/// Lists with frames that were not sent.
+struct Unsent {
     lists: Chain,
     /// The next frame of the first list; null for its first one.
     next: *mut NET_BUFFER,
-    /// The DPC that carries frames to the other end.
-    turn: Turn,
 }
 
-// SAFETY: the frames belong to the miniport as long as they wait, on whichever thread.
-unsafe impl Send for Queue {}
+impl Unsent {
+    const NONE: Self = Self { lists: Chain::EMPTY, next: ptr::null_mut() };
 
-/// Lists that are being carried.
-struct Sending {
-    lists: Chain,
-    next: *mut NET_BUFFER,
-}
+    fn take(&mut self) -> Self {
+        core::mem::replace(self, Self::NONE)
+    }
 
-impl Sending {
+    /// Puts what waits behind these lists, which were there before.
+    fn followed_by(mut self, behind: Self) -> Self {
+        if self.lists.count() == 0 {
+            return behind;
+        }
+        self.lists.append(behind.lists);
+        self
+    }
+
+    /// Takes the lists whose identifier is a cancelled one.
+    fn take_cancelled(&mut self, is_cancelled: impl Fn(*mut c_void) -> bool) -> Chain {
+        let (mut all, mut kept, mut cancelled) = (self.lists.take(), Chain::EMPTY, Chain::EMPTY);
+        let first = all.first();
+        while let Some(list) = all.pop() {
+            // SAFETY: a list that was not completed.
+            let id = unsafe { (*list).NetBufferListInfo }[NetBufferListCancelId];
+            let is_taken = is_cancelled(id);
+            if is_taken && list == first {
+                self.next = ptr::null_mut();
+            }
+            let chain = if is_taken { &mut cancelled } else { &mut kept };
+            // SAFETY: the list was in this chain.
+            unsafe { chain.push(list) };
+        }
+        self.lists = kept;
+        cancelled
+    }
+
     /// The next frames, up to a batch, with the tags that their lists ask for. How many.
     fn gather(&self, frames: &mut [Frame; BATCH], tagging: Tagging) -> usize {
         let (mut list, mut frame, mut count) = (self.lists.first(), self.first_frame(), 0);
@@ -113,17 +152,14 @@ impl Transmitter {
     /// `STATUS_INSUFFICIENT_RESOURCES`.
     #[inline(never)]
     pub fn try_new(processor: u32) -> Result<Self, NtStatus> {
-        let queue = Queue { lists: Chain::EMPTY, next: ptr::null_mut(), turn: Turn::new() };
+        let queue = Queue { waiting: Unsent::NONE, turn: Turn::new(), cancelled: ArrayVec::new_const() };
         Ok(Self { queue: Kernel.lock(queue)?, dpc: Kernel.dpc(processor)? })
     }
 
     /// Takes everything that waits, and is not being carried at this moment.
     #[must_use]
     pub fn take_all(&self) -> Chain {
-        self.queue.with(|queue| {
-            queue.next = ptr::null_mut();
-            queue.lists.take()
-        })
+        self.queue.with(|queue| queue.waiting.take().lists)
     }
 }
 
@@ -147,11 +183,12 @@ impl Adapter {
         }
         let mut refused = Chain::EMPTY;
         this.transmitter().queue.with(|queue| {
-            if queue.lists.count() + lists.count() <= MAX_QUEUED {
-                return queue.lists.append(lists.take());
+            let waiting = &mut queue.waiting.lists;
+            if waiting.count() + lists.count() <= MAX_QUEUED {
+                return waiting.append(lists.take());
             }
             while let Some(list) = lists.pop() {
-                let chain = if queue.lists.count() < MAX_QUEUED { &mut queue.lists } else { &mut refused };
+                let chain = if waiting.count() < MAX_QUEUED { &mut *waiting } else { &mut refused };
                 // SAFETY: the list was in the caller's chain.
                 unsafe { chain.push(list) };
             }
@@ -161,23 +198,14 @@ impl Adapter {
         Self::wake_sender(this);
     }
 
-    /// `MiniportCancelSend`: gives back the lists with that identifier that wait. `IRQL <= DISPATCH_LEVEL`.
+    /// `MiniportCancelSend`: gives back the lists with that identifier that wait; the DPC does with those that it has, and that it cannot
+    /// send. `IRQL <= DISPATCH_LEVEL`.
     pub fn cancel_send(&self, id: *mut c_void) {
         let cancelled = self.transmitter().queue.with(|queue| {
-            let (mut all, mut kept, mut cancelled) = (queue.lists.take(), Chain::EMPTY, Chain::EMPTY);
-            let first = all.first();
-            while let Some(list) = all.pop() {
-                // SAFETY: a list that waits.
-                let own = unsafe { (*list).NetBufferListInfo }[NetBufferListCancelId];
-                if own == id && list == first {
-                    queue.next = ptr::null_mut();
-                }
-                let chain = if own == id { &mut cancelled } else { &mut kept };
-                // SAFETY: the list was in the queue.
-                unsafe { chain.push(list) };
+            if queue.turn.is_taken() && !queue.cancelled.contains(&id) {
+                let _ = queue.cancelled.try_push(id);
             }
-            queue.lists = kept;
-            cancelled
+            queue.waiting.take_cancelled(|own| own == id)
         });
         self.complete(cancelled, NDIS_STATUS_SEND_ABORTED, false, true);
     }
@@ -201,13 +229,7 @@ impl Adapter {
     /// Carries frames to the other end, a bounded number of them. At `DISPATCH_LEVEL`.
     fn carry(this: &Arc<Self>) {
         let own = this.transmitter();
-        let begun = own.queue.with(|queue| {
-            let next = ptr::null_mut();
-            queue
-                .turn
-                .begin()
-                .then(|| Sending { lists: queue.lists.take(), next: core::mem::replace(&mut queue.next, next) })
-        });
+        let begun = own.queue.with(|queue| queue.turn.begin().then(|| queue.waiting.take()));
         let Some(mut sending) = begun else { return };
         let partner = this.enter_partner();
         let filter = partner.as_ref().map(|partner| partner.filter());
@@ -243,23 +265,21 @@ impl Adapter {
         }
         this.complete(done, NDIS_STATUS::SUCCESS, true, true);
 
-        let mut left = Chain::EMPTY;
+        let (mut left, mut cancelled) = (Chain::EMPTY, Chain::EMPTY);
         let again = own.queue.with(|queue| {
-            let mut lists = sending.lists.take();
-            let more = lists.count() > 0 && !full;
+            if !queue.cancelled.is_empty() {
+                cancelled = sending.take_cancelled(|id| queue.cancelled.contains(&id));
+                queue.cancelled.clear();
+            }
+            let more = sending.lists.count() > 0 && !full;
+            queue.waiting = sending.take().followed_by(queue.waiting.take());
             // A pause takes what waits after it has closed the gate: so it finds what is put back here, or is seen here.
-            if this.is_open() {
-                if lists.count() > 0 {
-                    queue.next = sending.next;
-                }
-                lists.append(queue.lists.take());
-                queue.lists = lists;
-            } else {
-                lists.append(queue.lists.take());
-                left = lists;
+            if !this.is_open() {
+                left = queue.waiting.take().lists;
             }
             queue.turn.end() || more
         });
+        this.complete(cancelled, NDIS_STATUS_SEND_ABORTED, true, true);
         this.complete(left, NDIS_STATUS_PAUSED, true, true);
         if again {
             Self::wake_sender(this);
