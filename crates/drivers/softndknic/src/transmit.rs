@@ -44,11 +44,8 @@ struct Queue {
     /// The DPC that carries frames to the other end.
     turn: Turn,
     /// The identifiers that were cancelled since the DPC has taken the lists that waited: it puts none of these back.
-    cancelled: ArrayVec<*mut c_void, REMEMBERED>,
+    cancelled: ArrayVec<usize, REMEMBERED>,
 }
-
-// SAFETY: the frames belong to the miniport as long as they wait, on whichever thread. Identifiers are only compared.
-unsafe impl Send for Queue {}
 
 /// Lists with frames that were not sent.
 struct Unsent {
@@ -56,6 +53,9 @@ struct Unsent {
     /// The next frame of the first list; null for its first one.
     next: *mut NET_BUFFER,
 }
+
+// SAFETY: the frames belong to the miniport until it completes their lists, on whichever thread.
+unsafe impl Send for Unsent {}
 
 impl Unsent {
     const NONE: Self = Self { lists: Chain::EMPTY, next: ptr::null_mut() };
@@ -74,13 +74,13 @@ impl Unsent {
     }
 
     /// Takes the lists whose identifier is a cancelled one.
-    fn take_cancelled(&mut self, is_cancelled: impl Fn(*mut c_void) -> bool) -> Chain {
+    fn take_cancelled(&mut self, is_cancelled: impl Fn(usize) -> bool) -> Chain {
         let (mut all, mut kept, mut cancelled) = (self.lists.take(), Chain::EMPTY, Chain::EMPTY);
         let first = all.first();
         while let Some(list) = all.pop() {
             // SAFETY: a list that was not completed.
             let id = unsafe { (*list).NetBufferListInfo }[NetBufferListCancelId];
-            let is_taken = is_cancelled(id);
+            let is_taken = is_cancelled(id.addr());
             if is_taken && list == first {
                 self.next = ptr::null_mut();
             }
@@ -201,6 +201,7 @@ impl Adapter {
     /// `MiniportCancelSend`: gives back the lists with that identifier that wait; the DPC does with those that it has, and that it cannot
     /// send. `IRQL <= DISPATCH_LEVEL`.
     pub fn cancel_send(&self, id: *mut c_void) {
+        let id = id.addr();
         let cancelled = self.transmitter().queue.with(|queue| {
             if queue.turn.is_taken() && !queue.cancelled.contains(&id) {
                 let _ = queue.cancelled.try_push(id);
