@@ -711,7 +711,6 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("_strnset_s", "_strnset_s"),
     ("_strrev", "_strrev"),
     ("_strset", "_strset"),
-    ("_strset_s", "_strset_s"),
     ("_strupr", "_strupr"),
     ("_strupr_s", "_strupr_s"),
     ("_swprintf", "_swprintf"),
