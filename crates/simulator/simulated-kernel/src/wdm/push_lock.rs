@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use host::machine::{self, Irql};
 use wdk_bindings::{BOOLEAN, ULONG, ULONG_PTR};
 
-use super::turns::{Next, Turns, Want};
+use super::turns::{Next, Turns, Want, without_apcs};
 use crate::{
     context,
     report::bug_check,
@@ -51,13 +50,6 @@ impl Structure for PushLock {
 
 fn find(state: &State, place: *mut Word) -> Arc<PushLock> {
     state.structure(place.expose_provenance(), Kind::PushLock)
-}
-
-/// Normal kernel APCs have to be kept away from before the acquisition until after the release.
-fn without_apcs(what: &str) {
-    if context::critical() == 0 && machine::current_irql() < Irql::APC_LEVEL {
-        bug_check(Rule::CriticalRegion, format_args!("{what} called outside of a critical region"));
-    }
 }
 
 fn acquire(state: &Arc<State>, what: &'static str, place: *mut Word, want: Want) {

@@ -2,10 +2,9 @@
 
 use std::{ptr, sync::Arc};
 
-use host::machine::{self, Irql};
 use wdk_bindings::{BOOLEAN, NTSTATUS, PERESOURCE, PVOID, STATUS_SUCCESS, ULONG};
 
-use super::turns::{Next, Turns, Want};
+use super::turns::{Next, Turns, Want, without_apcs};
 use crate::{
     context,
     report::bug_check,
@@ -28,13 +27,6 @@ impl Structure for Resource {}
 
 fn find(state: &State, place: PERESOURCE) -> Arc<Resource> {
     state.structure(place.expose_provenance(), Kind::Resource)
-}
-
-/// Who has a resource may not be stopped by an APC, from before it is acquired until it is released.
-fn without_apcs(what: &str) {
-    if context::critical() == 0 && machine::current_irql() < Irql::APC_LEVEL {
-        bug_check(Rule::CriticalRegion, format_args!("{what} called outside of a critical region"));
-    }
 }
 
 fn acquire(state: &Arc<State>, what: &'static str, place: PERESOURCE, (want, wait): (Want, BOOLEAN)) -> BOOLEAN {
@@ -170,8 +162,7 @@ extern "C" fn ExAcquireSharedWaitForExclusive(place: PERESOURCE, wait: BOOLEAN) 
 extern "C" fn ExConvertExclusiveToSharedLite(place: PERESOURCE) {
     routine!("ExConvertExclusiveToSharedLite", DISPATCH_LEVEL, |state| {
         if !find(state, place).0.share() {
-            let words = "a resource is to be shared by a thread that does not write it";
-            bug_check(Rule::LockNotHeld, format_args!("{words}"));
+            bug_check(Rule::LockNotHeld, format_args!("a resource is shared by a thread that does not write it"));
         }
         state.dispatcher.signal_of(place.addr());
         state.preempt();

@@ -130,12 +130,12 @@ extern "C" fn RtlUnicodeStringToAnsiString(
     })
 }
 
-/// One unit in capitals, if they are one unit too.
-fn upcase(unit: u16) -> u16 {
+/// One unit in another case, if that is one unit too.
+fn in_case<Letters: Iterator<Item = char>>(unit: u16, change: impl Fn(char) -> Letters) -> u16 {
     let Some(letter) = char::from_u32(unit.into()) else { return unit };
-    let mut capitals = letter.to_uppercase();
-    match (capitals.next(), capitals.next()) {
-        (Some(capital), None) => u16::try_from(u32::from(capital)).unwrap_or(unit),
+    let mut changed = change(letter);
+    match (changed.next(), changed.next()) {
+        (Some(one), None) => u16::try_from(u32::from(one)).unwrap_or(unit),
         _ => unit,
     }
 }
@@ -147,19 +147,9 @@ extern "C" fn RtlUpcaseUnicodeString(
     allocates: BOOLEAN,
 ) -> NTSTATUS {
     routine!("RtlUpcaseUnicodeString", APC_LEVEL, |state| {
-        let units: Vec<u16> = text::units(source).into_iter().map(upcase).collect();
+        let units: Vec<u16> = text::units(source).into_iter().map(|unit| in_case(unit, char::to_uppercase)).collect();
         store_units(state, target, &units, false, allocates != 0)
     })
-}
-
-/// One unit in small letters, if they are one unit too.
-fn downcase(unit: u16) -> u16 {
-    let Some(letter) = char::from_u32(unit.into()) else { return unit };
-    let mut small = letter.to_lowercase();
-    match (small.next(), small.next()) {
-        (Some(one), None) => u16::try_from(u32::from(one)).unwrap_or(unit),
-        _ => unit,
-    }
 }
 
 #[unsafe(no_mangle)]
@@ -169,7 +159,7 @@ extern "C" fn RtlDowncaseUnicodeString(
     allocates: BOOLEAN,
 ) -> NTSTATUS {
     routine!("RtlDowncaseUnicodeString", PASSIVE_LEVEL, |state| {
-        let units: Vec<u16> = text::units(source).into_iter().map(downcase).collect();
+        let units: Vec<u16> = text::units(source).into_iter().map(|unit| in_case(unit, char::to_lowercase)).collect();
         store_units(state, target, &units, false, allocates != 0)
     })
 }

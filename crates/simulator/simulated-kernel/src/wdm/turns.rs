@@ -5,13 +5,23 @@
 
 use std::sync::{Arc, Mutex};
 
+use host::machine::{self, Irql};
 use litemap::LiteMap;
 
 use crate::{
     context,
+    report::bug_check,
+    rule::Rule,
     state::{State, lock},
     waiting::{self, Wait},
 };
+
+/// Who has such a lock may not be stopped by a normal APC, from before it is acquired until it is released.
+pub fn without_apcs(what: &str) {
+    if context::critical() == 0 && machine::current_irql() < Irql::APC_LEVEL {
+        bug_check(Rule::CriticalRegion, format_args!("{what} called outside of a critical region"));
+    }
+}
 
 /// How a thread wants a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
