@@ -123,6 +123,12 @@ tests! {
         assert_eq!(call!(MmPageEntireDriver(ptr::without_provenance_mut(0x1_2345))).addr(), 0x1_2000);
         call!(MmResetDriverPaging(handle));
     }
+    two_addresses_may_be_in_one_section by {
+        let one = call!(MmLockPagableDataSection(ptr::without_provenance_mut(0x1_2345)));
+        call!(MmLockPagableDataSection(ptr::without_provenance_mut(0x1_6789)));
+        call!(MmUnlockPagableImageSection(one));
+        call!(MmUnlockPagableImageSection(one));
+    }
     the_extended_state_is_saved_and_restored by {
         let place = place();
         assert_eq!(call!(KeSaveExtendedProcessorState(AVX, place)), STATUS_SUCCESS);

@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 
 /// How often drivers have locked sections, by driver and handle. A handle is valid for ever, also with no lock.
 #[derive(Default)]
-pub struct Sections(LiteMap<(DriverId, usize), u32>);
+pub struct Sections(LiteMap<(DriverId, usize), i64>);
 
 impl Part for Mutex<Sections> {}
 
@@ -61,13 +61,15 @@ extern "C" fn MmLockPagableSectionByHandle(handle: PVOID) {
 extern "C" fn MmUnlockPagableImageSection(handle: PVOID) {
     routine!("MmUnlockPagableImageSection", APC_LEVEL, |state| {
         check_handle(state, handle, "MmUnlockPagableImageSection");
+        let caller = context::caller();
         let mut sections = state.locked::<Sections>();
-        let count = sections.0.entry((context::caller(), handle.addr())).or_default();
-        let Some(left) = count.checked_sub(1) else {
+        // Another address that was locked may be in the same section, whose handle is one on Windows.
+        let locked: i64 = sections.0.iter().filter(|((of, _), _)| *of == caller).map(|(_, count)| count).sum();
+        if locked == 0 {
             drop(sections);
-            bug_check(Rule::ReferenceUnderflow, format_args!("a section is unlocked that is not locked"));
-        };
-        *count = left;
+            bug_check(Rule::ReferenceUnderflow, format_args!("a section is unlocked, and none is locked"));
+        }
+        *sections.0.entry((caller, handle.addr())).or_default() -= 1;
     });
 }
 
