@@ -14,8 +14,8 @@ use lines::{Known, Lines};
 const CRATES: [&str; 6] =
     ["provider/engine", "provider/provider", "provider/fallible", "provider/roce", "provider/crc32", "drivers/cable"];
 
-/// Crates whose own tests are run, all of them: the wire, and what has no other tests.
-const WITH_TESTS: [&str; 4] = ["fallible", "roce", "crc32", "cable"];
+/// Crates whose own tests are run, all of them: the wire, what has no other tests, and the host that drives its wire itself.
+const WITH_TESTS: [&str; 5] = ["fallible", "roce", "crc32", "cable", "ndk"];
 
 /// The tests of the rules, the user-mode interface and the drivers.
 const TESTS: [&str; 24] = [
