@@ -16,6 +16,7 @@ mod lookaside;
 mod made;
 mod memory;
 mod netio;
+mod netio_entries;
 mod notifications;
 mod policy;
 mod power;

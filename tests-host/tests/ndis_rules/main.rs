@@ -27,6 +27,7 @@ mod generic_objects;
 mod keywords;
 mod kmdf;
 mod lifecycle;
+mod net_buffers;
 mod own;
 mod pending;
 mod protocols;

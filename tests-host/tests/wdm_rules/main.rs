@@ -20,6 +20,7 @@ mod guards;
 mod interfaces;
 mod keys;
 mod manager;
+mod more;
 mod moved;
 mod objects;
 mod opened;

@@ -73,6 +73,8 @@ macro_rules! with_routines {
                 ExInitializeRundownProtectionCacheAware
                 ExInterlockedInsertHeadList
                 ExInterlockedInsertTailList
+                ExInterlockedPopEntryList
+                ExInterlockedPushEntryList
                 ExInterlockedRemoveHeadList
                 ExIsResourceAcquiredExclusiveLite
                 ExIsResourceAcquiredSharedLite
@@ -130,7 +132,9 @@ macro_rules! with_routines {
                 IoCancelIrp
                 IoCreateDevice
                 IoCreateDeviceSecure
+                IoCreateNotificationEvent
                 IoCreateSymbolicLink
+                IoCreateSynchronizationEvent
                 IoCsqInitialize
                 IoCsqInitializeEx
                 IoCsqInsertIrp
@@ -144,6 +148,7 @@ macro_rules! with_routines {
                 IoFreeIrp
                 IoFreeMdl
                 IoFreeWorkItem
+                IoGetAttachedDevice
                 IoGetAttachedDeviceReference
                 IoGetCurrentProcess
                 IoGetDeviceInterfaces
@@ -151,8 +156,14 @@ macro_rules! with_routines {
                 IoGetDeviceProperty
                 IoGetDriverObjectExtension
                 IoGetFileObjectGenericMapping
+                IoGetInitialStack
+                IoGetRelatedDeviceObject
+                IoGetRequestorProcess
+                IoGetRequestorProcessId
+                IoGetStackLimits
                 IoInitializeRemoveLockEx
                 IoInitializeTimer
+                IoInitializeWorkItem
                 IoIs32bitProcess
                 IoIsWdmVersionAvailable
                 IoOpenDeviceRegistryKey
@@ -168,11 +179,15 @@ macro_rules! with_routines {
                 IoSetCompletionRoutineEx
                 IoSetDeviceInterfaceState
                 IoSetStartIoAttributes
+                IoSizeofWorkItem
                 IoStartNextPacket
                 IoStartNextPacketByKey
                 IoStartPacket
                 IoStartTimer
                 IoStopTimer
+                IoThreadToProcess
+                IoTryQueueWorkItem
+                IoUninitializeWorkItem
                 IoUnregisterPlugPlayNotification
                 IoUnregisterPlugPlayNotificationEx
                 IoUnregisterShutdownNotification
@@ -181,6 +196,7 @@ macro_rules! with_routines {
                 IoWMIOpenBlock
                 IoWMIRegistrationControl
                 IoWMISetNotificationCallback
+                IoWithinStackLimits
                 IoWriteErrorLogEntry
                 IofCallDriver
                 IofCompleteRequest
@@ -198,19 +214,24 @@ macro_rules! with_routines {
                 KeDelayExecutionThread
                 KeDeregisterBugCheckCallback
                 KeDeregisterBugCheckReasonCallback
+                KeDeregisterProcessorChangeCallback
                 KeEnterCriticalRegion
                 KeEnterGuardedRegion
+                KeExpandKernelStackAndCallout
+                KeExpandKernelStackAndCalloutEx
                 KeFlushQueuedDpcs
                 KeGetCurrentNodeNumber
                 KeGetCurrentProcessorNumberEx
                 KeGetCurrentThread
                 KeGetProcessorIndexFromNumber
                 KeGetProcessorNumberFromIndex
+                KeGetRecommendedSharedDataAlignment
                 KeInitializeDeviceQueue
                 KeInitializeDpc
                 KeInitializeEvent
                 KeInitializeGuardedMutex
                 KeInitializeMutex
+                KeInitializeQueue
                 KeInitializeSemaphore
                 KeInitializeSpinLock
                 KeInitializeThreadedDpc
@@ -218,10 +239,13 @@ macro_rules! with_routines {
                 KeInitializeTimerEx
                 KeInsertByKeyDeviceQueue
                 KeInsertDeviceQueue
+                KeInsertHeadQueue
+                KeInsertQueue
                 KeInsertQueueDpc
                 KeLeaveCriticalRegion
                 KeLeaveGuardedRegion
                 KeLowerIrql
+                KePulseEvent
                 KeQueryActiveGroupCount
                 KeQueryActiveProcessorCount
                 KeQueryActiveProcessorCountEx
@@ -242,10 +266,12 @@ macro_rules! with_routines {
                 KeQueryUnbiasedInterruptTime
                 KeReadStateEvent
                 KeReadStateMutex
+                KeReadStateQueue
                 KeReadStateSemaphore
                 KeReadStateTimer
                 KeRegisterBugCheckCallback
                 KeRegisterBugCheckReasonCallback
+                KeRegisterProcessorChangeCallback
                 KeReleaseGuardedMutex
                 KeReleaseInStackQueuedSpinLock
                 KeReleaseInStackQueuedSpinLockFromDpcLevel
@@ -257,13 +283,16 @@ macro_rules! with_routines {
                 KeRemoveByKeyDeviceQueueIfBusy
                 KeRemoveDeviceQueue
                 KeRemoveEntryDeviceQueue
+                KeRemoveQueue
                 KeRemoveQueueDpc
                 KeResetEvent
                 KeRestoreExtendedProcessorState
                 KeRevertToUserAffinityThread
                 KeRevertToUserAffinityThreadEx
                 KeRevertToUserGroupAffinityThread
+                KeRundownQueue
                 KeSaveExtendedProcessorState
+                KeSetBasePriorityThread
                 KeSetCoalescableTimer
                 KeSetEvent
                 KeSetImportanceDpc
@@ -308,7 +337,9 @@ macro_rules! with_routines {
                 MmMapLockedPagesSpecifyCache
                 MmPageEntireDriver
                 MmProbeAndLockPages
+                MmQuerySystemSize
                 MmResetDriverPaging
+                MmSizeOfMdl
                 MmUnlockPagableImageSection
                 MmUnlockPages
                 MmUnmapIoSpace
@@ -317,7 +348,10 @@ macro_rules! with_routines {
                 ObDereferenceObjectDeferDelete
                 ObGetFilterVersion
                 ObReferenceObjectByHandle
+                ObReferenceObjectByHandleWithTag
                 ObReferenceObjectByPointer
+                ObReferenceObjectByPointerWithTag
+                ObReferenceObjectSafe
                 ObRegisterCallbacks
                 ObUnRegisterCallbacks
                 ObfDereferenceObject
@@ -325,9 +359,11 @@ macro_rules! with_routines {
                 ObfReferenceObject
                 ObfReferenceObjectWithTag
                 PoCallDriver
+                PoRegisterPowerSettingCallback
                 PoRequestPowerIrp
                 PoSetPowerState
                 PoStartNextPowerIrp
+                PoUnregisterPowerSettingCallback
                 ProbeForRead
                 ProbeForWrite
                 PsCreateSystemThread
@@ -339,6 +375,7 @@ macro_rules! with_routines {
                 PsGetProcessId
                 PsGetThreadExitStatus
                 PsGetThreadId
+                PsGetThreadProcess
                 PsGetThreadProcessId
                 PsGetVersion
                 PsIsSystemThread
@@ -382,6 +419,12 @@ macro_rules! with_routines {
                 RtlNumberGenericTableElements
                 RtlNumberGenericTableElementsAvl
                 RtlQueryRegistryValues
+                RtlRandom
+                RtlRandomEx
+                RtlRunOnceBeginInitialize
+                RtlRunOnceComplete
+                RtlRunOnceExecuteOnce
+                RtlRunOnceInitialize
                 RtlSetBit
                 RtlStringFromGUID
                 RtlTestBit
@@ -393,12 +436,14 @@ macro_rules! with_routines {
                 SeCaptureSubjectContext
                 SeLockSubjectContext
                 SeReleaseSubjectContext
+                SeSinglePrivilegeCheck
                 SeUnlockSubjectContext
                 VerSetConditionMask
                 WmiQueryTraceInformation
                 WmiTraceMessage
                 WmiTraceMessageVa
                 ZwClose
+                ZwCreateEvent
                 ZwCreateFile
                 ZwCreateKey
                 ZwDeleteFile
@@ -407,6 +452,7 @@ macro_rules! with_routines {
                 ZwEnumerateKey
                 ZwEnumerateValueKey
                 ZwFlushBuffersFile
+                ZwOpenEvent
                 ZwOpenFile
                 ZwOpenKey
                 ZwQueryDirectoryFile
@@ -414,6 +460,7 @@ macro_rules! with_routines {
                 ZwQueryKey
                 ZwQueryValueKey
                 ZwReadFile
+                ZwSetEvent
                 ZwSetInformationFile
                 ZwSetValueKey
                 ZwWaitForSingleObject
@@ -427,14 +474,19 @@ macro_rules! with_routines {
                 NdisAcquireRWLockWrite
                 NdisAdvanceNetBufferDataStart
                 NdisAdvanceNetBufferListDataStart
+                NdisAllocateCloneNetBufferList
                 NdisAllocateCloneOidRequest
                 NdisAllocateGenericObject
                 NdisAllocateIoWorkItem
                 NdisAllocateMdl
                 NdisAllocateMemoryWithTag
                 NdisAllocateMemoryWithTagPriority
+                NdisAllocateNetBuffer
                 NdisAllocateNetBufferAndNetBufferList
+                NdisAllocateNetBufferList
+                NdisAllocateNetBufferListContext
                 NdisAllocateNetBufferListPool
+                NdisAllocateNetBufferPool
                 NdisAllocateRWLock
                 NdisAllocateTimerObject
                 NdisCancelSendNetBufferLists
@@ -445,6 +497,7 @@ macro_rules! with_routines {
                 NdisCompleteNetPnPEvent
                 NdisCompleteUnbindAdapterEx
                 NdisCopyFromNetBufferToNetBuffer
+                NdisCurrentGroupAndProcessor
                 NdisDeregisterDeviceEx
                 NdisDeregisterProtocolDriver
                 NdisFCancelDirectOidRequest
@@ -467,18 +520,25 @@ macro_rules! with_routines {
                 NdisFSendNetBufferLists
                 NdisFSendNetBufferListsComplete
                 NdisFSetAttributes
+                NdisFreeCloneNetBufferList
                 NdisFreeCloneOidRequest
                 NdisFreeGenericObject
                 NdisFreeIoWorkItem
                 NdisFreeMdl
                 NdisFreeMemory
+                NdisFreeMemoryWithTag
+                NdisFreeMemoryWithTagPriority
+                NdisFreeNetBuffer
                 NdisFreeNetBufferList
+                NdisFreeNetBufferListContext
                 NdisFreeNetBufferListPool
+                NdisFreeNetBufferPool
                 NdisFreeRWLock
                 NdisFreeTimerObject
                 NdisGeneratePartialCancelId
                 NdisGetDataBuffer
                 NdisGetDeviceReservedExtension
+                NdisGetSystemUpTimeEx
                 NdisGetVersion
                 NdisInitializeEvent
                 NdisMDeregisterMiniportDriver
@@ -495,6 +555,7 @@ macro_rules! with_routines {
                 NdisMSendNetBufferListsComplete
                 NdisMSetMiniportAttributes
                 NdisMSleep
+                NdisMaxGroupCount
                 NdisOidRequest
                 NdisOpenAdapterEx
                 NdisOpenConfigurationEx
@@ -514,21 +575,35 @@ macro_rules! with_routines {
                 NdisSetEvent
                 NdisSetOptionalHandlers
                 NdisSetTimerObject
+                NdisSystemActiveProcessorCount
+                NdisSystemProcessorCount
                 NdisWaitEvent
                 NdisWriteConfiguration
             }
             "netio.sys" {
                 CancelMibChangeNotify2
                 ConvertInterfaceAliasToLuid
+                ConvertInterfaceGuidToLuid
                 ConvertInterfaceIndexToLuid
                 ConvertInterfaceLuidToAlias
+                ConvertInterfaceLuidToGuid
                 ConvertInterfaceLuidToIndex
+                ConvertIpv4MaskToLength
+                ConvertLengthToIpv4Mask
                 FreeMibTable
                 GetBestRoute2
                 GetIfEntry2
+                GetIfEntry2Ex
                 GetIfTable2
+                GetIfTable2Ex
+                GetIpForwardTable2
+                GetIpInterfaceEntry
+                GetUnicastIpAddressEntry
                 GetUnicastIpAddressTable
+                InitializeIpInterfaceEntry
+                InitializeUnicastIpAddressEntry
                 NotifyIpInterfaceChange
+                NotifyRouteChange2
                 NotifyUnicastIpAddressChange
                 WskCaptureProviderNPI
                 WskDeregister
@@ -649,7 +724,6 @@ pub const LIBRARY: &[(&str, &str)] = &[
     ("RtlPcToFileHeader", "RtlPcToFileHeader"),
     ("RtlPrefixString", "RtlPrefixString"),
     ("RtlPrefixUnicodeString", "RtlPrefixUnicodeString"),
-    ("RtlRandomEx", "RtlRandomEx"),
     ("RtlRestoreContext", "RtlRestoreContext"),
     ("RtlSecondsSince1970ToTime", "RtlSecondsSince1970ToTime"),
     ("RtlSecondsSince1980ToTime", "RtlSecondsSince1980ToTime"),

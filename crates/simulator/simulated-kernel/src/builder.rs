@@ -160,6 +160,9 @@ fn parts() -> Parts {
     parts.add::<Mutex<wdm::extended_state::Saved>>();
     parts.add::<Mutex<wdm::paging::Sections>>();
     parts.add::<Mutex<RunningDpcs>>();
+    parts.add::<Mutex<wdm::event_object::EventObjects>>();
+    parts.add::<Mutex<wdm::power_setting::Settings>>();
+    parts.add::<Mutex<wdm::processor_change::Registrations>>();
     parts.add::<Mutex<ExTimers>>();
     parts.add::<Mutex<Handles>>();
     parts.add::<Mutex<IoSpace>>();
@@ -173,7 +176,7 @@ fn parts() -> Parts {
     parts.add::<Mutex<SystemCallbacks>>();
     parts.add::<Mutex<Threads>>();
     parts.add::<Mutex<wdm::process::Running>>();
-    parts.add::<Mutex<wdm::process::References>>();
+    parts.add::<Mutex<wdm::references::References>>();
     parts.add::<Mutex<wdm::wmi::DataBlocks>>();
     parts.add::<Mutex<wdm::generic_table::Tables>>();
     parts.add::<Mutex<Providers>>();
@@ -226,6 +229,9 @@ fn parts() -> Parts {
     parts.add::<Mutex<ndis::module::Modules>>();
     parts.add::<Mutex<ndis::filter_oid::Clones>>();
     parts.add::<Mutex<Pools>>();
+    parts.add::<Mutex<ndis::net_buffer::BufferPools>>();
+    parts.add::<Mutex<ndis::list_context::Contexts>>();
+    parts.add::<Mutex<ndis::clone::Clones>>();
     parts.add::<Mutex<ndis::data_start::DataStarts>>();
     parts.add::<Mutex<Sends>>();
     parts.add::<Mutex<ndis::work_item::WorkItems>>();

@@ -50,6 +50,12 @@ pub fn is_here(address: usize) -> bool {
     (here()..TOP.get()).contains(&address)
 }
 
+/// Where the drivers' part of this thread's stack begins; a little above the caller if no driver's code runs.
+pub fn top() -> usize {
+    let top = TOP.get();
+    if top == 0 { here() } else { top }
+}
+
 /// An object was initialised. Returns true if it lies on this thread's stack.
 pub fn note(address: usize) -> bool {
     let is_here = is_here(address);

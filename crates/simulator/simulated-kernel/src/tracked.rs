@@ -46,6 +46,7 @@ pub enum Kind {
     /// An MDL in memory of the driver's own.
     OwnMdl,
     PushLock,
+    Queue,
     Registration,
     RemoveLock,
     Resource,
@@ -58,6 +59,8 @@ pub enum Kind {
 
 /// The first in order.
 const FIRST: Kind = Kind::CacheAwareRundown;
+/// Bytes of a `KQUEUE`.
+const QUEUE: usize = 64;
 /// Bytes of a `KMUTANT`, which the bindings do not show.
 const MUTANT: usize = 56;
 /// Bytes of run-down protection with a count for each processor. On Windows they depend on the machine.
@@ -82,6 +85,7 @@ impl Kind {
             Self::Mutex => "mutex",
             Self::NetBufferList => "net buffer list",
             Self::PushLock => "push lock",
+            Self::Queue => "queue of the kernel",
             Self::Registration => "registration with Winsock Kernel",
             Self::RemoveLock => "remove lock",
             Self::Resource => "resource",
@@ -107,6 +111,7 @@ impl Kind {
             Self::Mutex => MUTANT,
             Self::NetBufferList => size_of::<NET_BUFFER_LIST>(),
             Self::PushLock => size_of::<usize>(),
+            Self::Queue => QUEUE,
             Self::Registration => size_of::<WSK_REGISTRATION>(),
             Self::RemoveLock => size_of::<IO_REMOVE_LOCK>(),
             Self::Resource => size_of::<ERESOURCE>(),
@@ -135,7 +140,7 @@ impl Kind {
             Self::CancelSafeQueue => (offset_of!(IO_CSQ, ReservePointer), 1),
             Self::DeviceQueue => (offset_of!(KDEVICE_QUEUE, DeviceListHead), 2),
             Self::Dpc => (offset_of!(KDPC, DpcData), 1),
-            Self::Event | Self::Mutex | Self::Semaphore | Self::Timer => (HEADER, 2),
+            Self::Event | Self::Mutex | Self::Queue | Self::Semaphore | Self::Timer => (HEADER, 2),
             Self::Irp => (offset_of!(IRP, ThreadListEntry), 2),
             Self::Lookaside => (offset_of!(LOOKASIDE_LIST_EX, L) + offset_of!(_GENERAL_LOOKASIDE_POOL, ListEntry), 2),
             Self::Mdl | Self::OwnMdl => (offset_of!(MDL, Process), 1),

@@ -1,8 +1,8 @@
 //! What drivers and adapters may not leave behind.
 
 use super::{
-    configuration::Configurations, device::ControlDevices, owner::Owner, pool::Pools, registration::Miniports,
-    rw_lock::RwLocks, timer::Timers, work_item::WorkItems,
+    configuration::Configurations, device::ControlDevices, net_buffer::BufferPools, owner::Owner, pool::Pools,
+    registration::Miniports, rw_lock::RwLocks, timer::Timers, work_item::WorkItems,
 };
 use crate::{context::DriverId, report::bug_check, rule::Rule, state::State};
 
@@ -35,6 +35,7 @@ impl State {
         if let Some(site) = site {
             bug_check(Rule::ReferenceLeak, format_args!("{name} left a lock of NDIS, which was allocated{site}"));
         }
+        self.locked::<BufferPools>().check_nothing_left(&of, name);
         self.locked::<Pools>().check_nothing_left(of, name);
     }
 }

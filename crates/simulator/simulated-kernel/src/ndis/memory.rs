@@ -5,7 +5,7 @@ use ndkpi::{
     NDIS_HANDLE,
     status::{NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS},
 };
-use wdk_bindings::{BOOLEAN, KEVENT, PVOID, ULONG};
+use wdk_bindings::{BOOLEAN, KEVENT, LARGE_INTEGER, PVOID, ULONG};
 
 use super::structure::ndis_routine;
 use crate::{
@@ -116,4 +116,29 @@ extern "system" fn NdisGeneratePartialCancelId() -> u8 {
     ndis_routine!("NdisGeneratePartialCancelId", PASSIVE_LEVEL, |state| {
         u8::try_from(state.next() % 255).unwrap_or(0) + 1
     })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn NdisFreeMemoryWithTag(block: PVOID, tag: ULONG) {
+    ndis_routine!("NdisFreeMemoryWithTag", DISPATCH_LEVEL, |_| pool::free(block.expose_provenance(), Some(tag)));
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn NdisFreeMemoryWithTagPriority(handle: NDIS_HANDLE, block: PVOID, tag: ULONG) {
+    ndis_routine!("NdisFreeMemoryWithTagPriority", DISPATCH_LEVEL, |_| {
+        if handle.is_null() {
+            bug_check(Rule::BadHandle, format_args!("memory of NDIS is freed for a handle that is a null pointer"));
+        }
+        pool::free(block.expose_provenance(), Some(tag));
+    });
+}
+
+/// Milliseconds since the start.
+#[unsafe(no_mangle)]
+extern "system" fn NdisGetSystemUpTimeEx(place: *mut LARGE_INTEGER) {
+    ndis_routine!("NdisGetSystemUpTimeEx", HIGH_LEVEL, |state| {
+        let time = i64::try_from(clock::known(state) / 1000).unwrap_or(i64::MAX);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(LARGE_INTEGER { QuadPart: time }) };
+    });
 }

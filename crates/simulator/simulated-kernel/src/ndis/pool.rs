@@ -8,11 +8,12 @@ use ndkpi::{MDL, NDIS_HANDLE};
 
 use super::{
     frame,
+    list_context::{self, ListContext},
     owner::Owner,
     structure::{ndis_routine, pointer, read},
 };
 use crate::{
-    context::{DriverId, NOBODY},
+    context::{self, DriverId, NOBODY},
     pool,
     report::bug_check,
     rule::Rule,
@@ -29,6 +30,16 @@ struct Pool {
     owner: Owner,
     parameters: NET_BUFFER_LIST_POOL_PARAMETERS,
     lists: usize,
+    /// NDIS's own, for a driver that clones without one.
+    is_of_ndis: bool,
+}
+
+/// The bytes that a net buffer describes: a chain, where in it, and how many.
+#[derive(Clone, Copy)]
+pub struct Bytes {
+    pub chain: *mut MDL,
+    pub offset: u32,
+    pub length: usize,
 }
 
 /// Who has a list.
@@ -63,6 +74,8 @@ pub enum Holder {
 pub struct List {
     /// The pool of a driver; `None` for lists of the protocols.
     pool: Option<usize>,
+    /// It is a clone of another one.
+    is_clone: bool,
     pub place: ListOwner,
     pub holder: Holder,
     /// Whoever has it must leave it as it is, and has it until the call returns.
@@ -73,7 +86,7 @@ pub struct List {
 
 impl List {
     const fn new(pool: Option<usize>, place: ListOwner) -> Self {
-        Self { pool, place, holder: Holder::End, lent: false, shapes: Vec::new() }
+        Self { pool, is_clone: false, place, holder: Holder::End, lent: false, shapes: Vec::new() }
     }
 
     /// It is with whom it belongs to.
@@ -126,7 +139,8 @@ impl Part for Mutex<Pools> {}
 impl Pools {
     /// Nothing may be left of those that `of` recognises.
     pub fn check_nothing_left(&self, of: impl Fn(Owner) -> bool, name: &str) {
-        if let Some(pool) = self.by_handle.values().find(|pool| of(pool.owner)) {
+        let is_left = |pool: &&Pool| of(pool.owner) && (!pool.is_of_ndis || pool.lists > 0);
+        if let Some(pool) = self.by_handle.values().find(is_left) {
             let lists = pool.lists;
             bug_check(Rule::PoolLeak, format_args!("{name} left a pool with {lists} net buffer lists in use"));
         }
@@ -201,7 +215,7 @@ pub extern "system" fn NdisAllocateNetBufferListPool(
             return std::ptr::null_mut();
         }
         let pool = state.new_handle();
-        state.locked::<Pools>().by_handle.insert(pool, Pool { owner, parameters, lists: 0 });
+        state.locked::<Pools>().by_handle.insert(pool, Pool { owner, parameters, lists: 0, is_of_ndis: false });
         pointer(pool)
     })
 }
@@ -227,6 +241,123 @@ fn with_pool<R>(state: &State, handle: NDIS_HANDLE, work: impl FnOnce(&mut Pool)
     work(pool)
 }
 
+/// Ends the test if a net buffer is to describe bytes of no chain.
+pub fn check_bytes(Bytes { chain, offset, length }: Bytes) {
+    if chain.is_null() && (offset != 0 || length != 0) {
+        bug_check(Rule::BadArgument, format_args!("{length} bytes at {offset} of no MDL"));
+    }
+}
+
+/// The pool of NDIS's own from which the calling driver gets lists.
+pub fn of_ndis(state: &State) -> usize {
+    let driver = context::caller();
+    let mut pools = state.locked::<Pools>();
+    let mut all = pools.by_handle.iter();
+    let found = all.find_map(|(&handle, pool)| (pool.is_of_ndis && pool.owner.driver == driver).then_some(handle));
+    found.unwrap_or_else(|| {
+        let handle = state.new_handle();
+        let parameters = NET_BUFFER_LIST_POOL_PARAMETERS {
+            Header: NET_BUFFER_LIST_POOL_PARAMETERS::HEADER,
+            ProtocolId: ndis::NDIS_PROTOCOL_ID_DEFAULT,
+            fAllocateNetBuffer: 0,
+            ContextSize: 0,
+            PoolTag: TAG,
+            DataSize: 0,
+        };
+        let owner = Owner { driver, handle };
+        pools.by_handle.insert(handle, Pool { owner, parameters, lists: 0, is_of_ndis: true });
+        handle
+    })
+}
+
+/// A net buffer of the calling driver's that is out of no pool. `None` if there is no memory.
+pub fn loose_buffer(state: &State, tag: u32, bytes: Bytes) -> Option<*mut NET_BUFFER> {
+    let size = size_of::<NET_BUFFER>();
+    let place = if state.strikes() { None } else { pool::allocate(context::caller(), size, tag, true) }?;
+    let buffer: *mut NET_BUFFER = std::ptr::with_exposed_provenance_mut(place);
+    // SAFETY: a new block of that size; the chain is one or null.
+    unsafe { frame::write_buffer(buffer, std::ptr::null_mut(), bytes.chain, bytes.offset, bytes.length) };
+    Some(buffer)
+}
+
+/// A new list out of a pool, at home: with a context of so many bytes in use and as many to spare, and with a net buffer if it has bytes.
+/// `None` if there is no memory.
+pub fn new_list(
+    state: &State,
+    pool: usize,
+    (used, back_fill): (u16, u16),
+    bytes: Option<Bytes>,
+) -> Option<*mut NET_BUFFER_LIST> {
+    let (owner, parameters) = with_pool(state, pointer(pool), |pool| (pool.owner, pool.parameters));
+    // The pool's own size is what a list has at least.
+    let room = used.checked_add(back_fill).map(|room| room.max(parameters.ContextSize));
+    let Some(room) = room.filter(|_| used.is_multiple_of(16) && back_fill.is_multiple_of(16)) else {
+        bug_check(Rule::BadArgument, format_args!("a context of {used} and {back_fill} bytes"));
+    };
+    if state.strikes() {
+        return None;
+    }
+    let context = if room == 0 { 0 } else { list_context::HEADER + usize::from(room) };
+    let buffer = if bytes.is_some() { size_of::<NET_BUFFER>() } else { 0 };
+    let size = size_of::<NET_BUFFER_LIST>() + buffer + context;
+    let place = pool::allocate(owner.driver, size, parameters.PoolTag, true)?;
+    let list: *mut NET_BUFFER_LIST = std::ptr::with_exposed_provenance_mut(place);
+    let (mut first, mut start) = (std::ptr::null_mut(), std::ptr::null_mut::<ListContext>());
+    if let Some(bytes) = bytes {
+        first = list.wrapping_add(1).cast::<NET_BUFFER>();
+        // SAFETY: a new block with room for it behind the list; the chain is one or null.
+        unsafe { frame::write_buffer(first, pointer(pool), bytes.chain, bytes.offset, bytes.length) };
+    }
+    if room > 0 {
+        start = list.wrapping_add(1).wrapping_byte_add(buffer).cast();
+        // SAFETY: a new block with room for it behind the list and the net buffer.
+        unsafe { list_context::write(start, std::ptr::null_mut(), room, used) };
+    }
+    // SAFETY: a new block, which begins with the list.
+    unsafe { frame::write_list(list, pointer(pool), first, start.cast()) };
+    state.track(place, NOBODY, Object::plain(Kind::NetBufferList));
+    let mut pools = state.locked::<Pools>();
+    if let Some(pool) = pools.by_handle.get_mut(&pool) {
+        pool.lists += 1;
+    }
+    pools.lists.insert(place, List::new(Some(pool), ListOwner::Home));
+    Some(list)
+}
+
+/// A list is a clone of another one.
+pub fn mark_clone(state: &State, list: *mut NET_BUFFER_LIST) {
+    state.locked::<Pools>().list(list.addr()).is_clone = true;
+}
+
+/// Ends the test unless a list is with whom it belongs to, and no protocol's of the test.
+pub fn check_home(state: &State, list: *mut NET_BUFFER_LIST) {
+    state.check_list(list);
+    let mut pools = state.locked::<Pools>();
+    let entry = pools.list(list.addr());
+    if entry.pool.is_none() {
+        bug_check(Rule::NblNotOwned, format_args!("a miniport frees a net buffer list of a protocol"));
+    }
+    let place = entry.place.clone();
+    if place != ListOwner::Home {
+        bug_check(Rule::NblNotOwned, format_args!("a net buffer list is freed that others have: {place:?}"));
+    }
+}
+
+/// Frees a list that [`new_list`] has made.
+pub fn free_list(state: &State, list: *mut NET_BUFFER_LIST) {
+    check_home(state, list);
+    state.check_no_context(list.addr());
+    let mut pools = state.locked::<Pools>();
+    let pool = pools.lists.remove(&list.addr()).and_then(|list| list.pool);
+    let tag = pool.and_then(|pool| pools.by_handle.get_mut(&pool)).map_or(TAG, |pool| {
+        pool.lists -= 1;
+        pool.parameters.PoolTag
+    });
+    drop(pools);
+    state.untrack_and_remember(list.addr(), Kind::NetBufferList, ", and freed since");
+    pool::free(list.expose_provenance(), Some(tag));
+}
+
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisAllocateNetBufferAndNetBufferList(
     handle: NDIS_HANDLE,
@@ -237,62 +368,36 @@ pub extern "system" fn NdisAllocateNetBufferAndNetBufferList(
     length: usize,
 ) -> *mut NET_BUFFER_LIST {
     ndis_routine!("NdisAllocateNetBufferAndNetBufferList", DISPATCH_LEVEL, |state| {
-        let (owner, parameters) = with_pool(state, handle, |pool| (pool.owner, pool.parameters));
-        if parameters.fAllocateNetBuffer == 0 {
+        if with_pool(state, handle, |pool| pool.parameters.fAllocateNetBuffer) == 0 {
             bug_check(Rule::BadArgument, format_args!("a net buffer out of a pool whose lists have none"));
         }
-        if !context_size.is_multiple_of(16) || !back_fill.is_multiple_of(16) {
-            bug_check(Rule::BadArgument, format_args!("a context of {context_size} and {back_fill} bytes"));
-        }
-        if chain.is_null() && (offset != 0 || length != 0) {
-            bug_check(Rule::BadArgument, format_args!("{length} bytes at {offset} of no MDL"));
-        }
-        if state.strikes() {
-            return std::ptr::null_mut();
-        }
-        let context = usize::from(context_size) + usize::from(back_fill) + usize::from(parameters.ContextSize);
-        let size = size_of::<NET_BUFFER_LIST>() + size_of::<NET_BUFFER>() + context;
-        let Some(place) = pool::allocate(owner.driver, size, parameters.PoolTag, true) else {
-            return std::ptr::null_mut();
-        };
-        let list: *mut NET_BUFFER_LIST = std::ptr::with_exposed_provenance_mut(place);
-        let buffer = list.wrapping_add(1).cast::<NET_BUFFER>();
-        // SAFETY: a new block with room for both.
-        unsafe { frame::write_buffer(buffer, handle, chain, offset, length) };
-        let start = if context == 0 { std::ptr::null_mut() } else { buffer.wrapping_add(1).cast::<c_void>() };
-        // SAFETY: as above.
-        unsafe { frame::write_list(list, handle, buffer, start) };
-        state.track(place, NOBODY, Object::plain(Kind::NetBufferList));
-        let mut pools = state.locked::<Pools>();
-        if let Some(pool) = pools.by_handle.get_mut(&handle.addr()) {
-            pool.lists += 1;
-        }
-        pools.lists.insert(place, List::new(Some(handle.addr()), ListOwner::Home));
-        list
+        let bytes = Bytes { chain, offset, length };
+        check_bytes(bytes);
+        let list = new_list(state, handle.addr(), (context_size, back_fill), Some(bytes));
+        list.unwrap_or(std::ptr::null_mut())
+    })
+}
+
+/// Without a net buffer: a pool whose lists have one, with data, is not simulated.
+#[unsafe(no_mangle)]
+extern "system" fn NdisAllocateNetBufferList(
+    handle: NDIS_HANDLE,
+    context_size: u16,
+    back_fill: u16,
+) -> *mut NET_BUFFER_LIST {
+    ndis_routine!("NdisAllocateNetBufferList", DISPATCH_LEVEL, |state| {
+        new_list(state, handle.addr(), (context_size, back_fill), None).unwrap_or(std::ptr::null_mut())
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "system" fn NdisFreeNetBufferList(list: *mut NET_BUFFER_LIST) {
     ndis_routine!("NdisFreeNetBufferList", DISPATCH_LEVEL, |state| {
-        state.check_list(list);
-        let mut pools = state.locked::<Pools>();
-        let entry = pools.list(list.addr());
-        let (place, pool) = (entry.place.clone(), entry.pool);
-        let Some(pool) = pool else {
-            bug_check(Rule::NblNotOwned, format_args!("a miniport frees a net buffer list of a protocol"));
-        };
-        if place != ListOwner::Home {
-            bug_check(Rule::NblNotOwned, format_args!("a net buffer list is freed that others have: {place:?}"));
+        if state.locked::<Pools>().list(list.addr()).is_clone {
+            let words = "a clone is freed that is NdisFreeCloneNetBufferList's to free, with its net buffers";
+            bug_check(Rule::NblNotOwned, format_args!("{words}"));
         }
-        pools.lists.remove(&list.addr());
-        let tag = pools.by_handle.get_mut(&pool).map_or(TAG, |pool| {
-            pool.lists -= 1;
-            pool.parameters.PoolTag
-        });
-        drop(pools);
-        state.untrack_and_remember(list.addr(), Kind::NetBufferList, ", and freed since");
-        pool::free(list.expose_provenance(), Some(tag));
+        free_list(state, list);
     });
 }
 

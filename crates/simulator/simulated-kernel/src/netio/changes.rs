@@ -1,4 +1,4 @@
-//! Who wants to hear of changes of addresses and of interfaces.
+//! Who wants to hear of changes of addresses, interfaces and routes.
 //!
 //! At which level the callbacks run is not documented: here at `PASSIVE_LEVEL` and at `DISPATCH_LEVEL` by turns, on the
 //! thread that makes the change.
@@ -18,13 +18,17 @@ use std::{
 use host::machine::{self, Irql};
 use litemap::LiteMap;
 use ndis::{
-    AF_UNSPEC, MIB_NOTIFICATION_TYPE, MIB_UNICASTIPADDRESS_ROW, NET_IFINDEX, NET_LUID, NL_DAD_STATE,
-    PUNICAST_IPADDRESS_CHANGE_CALLBACK,
+    AF_UNSPEC, MIB_IPFORWARD_ROW2, MIB_NOTIFICATION_TYPE, MIB_UNICASTIPADDRESS_ROW, NET_IFINDEX, NET_LUID,
+    NL_DAD_STATE, PUNICAST_IPADDRESS_CHANGE_CALLBACK,
 };
 use ndkpi::{AF_INET, AF_INET6, NtStatus};
 use wdk_bindings::PVOID;
 
-use super::stack::{Net, helper};
+use super::{
+    ip_interface::InterfaceRow,
+    routes,
+    stack::{Net, Route, helper},
+};
 use crate::{
     argument::Argument,
     context::{self, DriverId},
@@ -34,25 +38,38 @@ use crate::{
     waiting,
 };
 
-/// `MIB_IPINTERFACE_ROW`, of which a notification fills in these fields.
-#[repr(C)]
-struct InterfaceRow {
-    family: u16,
-    luid: NET_LUID,
-    index: NET_IFINDEX,
-    rest: [u32; 37],
-}
-
-const _: () = assert!(size_of::<InterfaceRow>() == 168);
-
-/// `PIPINTERFACE_CHANGE_CALLBACK`.
+/// `PIPINTERFACE_CHANGE_CALLBACK` and `PIPFORWARD_CHANGE_CALLBACK`.
 type InterfaceCallback = unsafe extern "system" fn(PVOID, *mut InterfaceRow, MIB_NOTIFICATION_TYPE);
+type RouteCallback = unsafe extern "system" fn(PVOID, *mut MIB_IPFORWARD_ROW2, MIB_NOTIFICATION_TYPE);
 
 /// What a registration is for.
 #[derive(Clone, Copy)]
 enum Callback {
     Address(PUNICAST_IPADDRESS_CHANGE_CALLBACK),
     Interface(InterfaceCallback),
+    Route(RouteCallback),
+}
+
+/// What changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Address,
+    Interface,
+    Route,
+}
+
+impl Callback {
+    const fn subject(self) -> Subject {
+        match self {
+            Self::Address(_) => Subject::Address,
+            Self::Interface(_) => Subject::Interface,
+            Self::Route(_) => Subject::Route,
+        }
+    }
+}
+
+const fn family_of(address: IpAddr) -> u16 {
+    if address.is_ipv4() { AF_INET } else { AF_INET6 }
 }
 
 /// A registration.
@@ -84,9 +101,9 @@ impl Listeners {
 }
 
 impl Listener {
-    /// Returns true if it is for addresses, or interfaces, of that family.
-    fn is_for(&self, of_interfaces: bool, family: u16) -> bool {
-        matches!(self.callback, Callback::Interface(_)) == of_interfaces && [AF_UNSPEC, family].contains(&self.family)
+    /// Returns true if it is for changes of that kind in that family.
+    fn is_for(&self, subject: Subject, family: u16) -> bool {
+        self.callback.subject() == subject && [AF_UNSPEC, family].contains(&self.family)
     }
 
     /// Tells of a row of the kind that the registration is for; null at the beginning.
@@ -102,6 +119,8 @@ impl Listener {
                     Callback::Address(callback) => unsafe { callback(context, row.cast(), kind) },
                     // SAFETY: as above.
                     Callback::Interface(callback) => unsafe { callback(context, row.cast(), kind) },
+                    // SAFETY: as above.
+                    Callback::Route(callback) => unsafe { callback(context, row.cast(), kind) },
                 }
             });
             if let Some(before) = before {
@@ -116,12 +135,12 @@ impl Listener {
 impl State {
     /// Tells everybody of a change of an address.
     pub fn tell_of_address(&self, index: NET_IFINDEX, address: IpAddr, kind: MIB_NOTIFICATION_TYPE) {
-        let family = if address.is_ipv4() { AF_INET } else { AF_INET6 };
+        let family = family_of(address);
         let (all, luid) = {
             let all: Vec<_> = self.locked::<Listeners>().all.values().cloned().collect();
             (all, self.locked::<Net>().luid(index))
         };
-        for listener in all.iter().filter(|listener| listener.is_for(false, family)) {
+        for listener in all.iter().filter(|listener| listener.is_for(Subject::Address, family)) {
             // Only these three fields are documented to be filled in.
             let mut row = MIB_UNICASTIPADDRESS_ROW {
                 Address: SocketAddr::new(address, 0).into(),
@@ -145,10 +164,22 @@ impl State {
     pub fn tell_of_interface(&self, index: NET_IFINDEX, luid: NET_LUID, kind: MIB_NOTIFICATION_TYPE) {
         let all: Vec<_> = self.locked::<Listeners>().all.values().cloned().collect();
         for family in [AF_INET, AF_INET6] {
-            for listener in all.iter().filter(|listener| listener.is_for(true, family)) {
-                let mut row = InterfaceRow { family, luid, index, rest: [0xCCCC_CCCC; 37] };
+            for listener in all.iter().filter(|listener| listener.is_for(Subject::Interface, family)) {
+                // Only these three fields are documented to be filled in.
+                let mut row = InterfaceRow::of(family, luid, index, 0xCC);
                 listener.tell(self, (&raw mut row).cast(), kind);
             }
+        }
+    }
+
+    /// Tells everybody of a route that comes or goes.
+    pub fn tell_of_route(&self, route: &Route, kind: MIB_NOTIFICATION_TYPE) {
+        let row = routes::row(&self.locked::<Net>(), route);
+        let all: Vec<_> = self.locked::<Listeners>().all.values().cloned().collect();
+        for listener in all.iter().filter(|listener| listener.is_for(Subject::Route, family_of(route.prefix))) {
+            // Of the others it is not documented what is in them.
+            let mut row = MIB_IPFORWARD_ROW2 { ValidLifetime: 0xCCCC_CCCC, Metric: 0xCCCC_CCCC, Protocol: -1, ..row };
+            listener.tell(self, (&raw mut row).cast(), kind);
         }
     }
 
@@ -210,6 +241,19 @@ extern "system" fn NotifyIpInterfaceChange(
 ) -> NtStatus {
     helper!("NotifyIpInterfaceChange", |state| {
         state.listen((family, callback.map(Callback::Interface)), caller, initial != 0, handle)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn NotifyRouteChange2(
+    family: u16,
+    callback: Option<RouteCallback>,
+    caller: PVOID,
+    initial: u8,
+    handle: *mut PVOID,
+) -> NtStatus {
+    helper!("NotifyRouteChange2", |state| {
+        state.listen((family, callback.map(Callback::Route)), caller, initial != 0, handle)
     })
 }
 

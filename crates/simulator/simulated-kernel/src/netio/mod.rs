@@ -4,6 +4,7 @@
 
 pub mod changes;
 mod interfaces;
+mod ip_interface;
 mod names;
 pub mod network;
 mod routes;

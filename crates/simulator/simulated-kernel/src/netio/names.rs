@@ -1,9 +1,12 @@
 //! Names, indices and identifiers of interfaces.
 
 use ndis::{IF_MAX_STRING_SIZE, NET_IFINDEX, NET_LUID};
-use ndkpi::NtStatus;
+use ndkpi::{GUID, NtStatus};
 
-use super::stack::{Net, helper};
+use super::{
+    interfaces::identifier,
+    stack::{Net, helper},
+};
 use crate::{report::bug_check, rule::Rule};
 
 /// The index of no interface.
@@ -92,6 +95,65 @@ extern "system" fn ConvertInterfaceLuidToAlias(luid: *const NET_LUID, alias: *mu
         }
         // SAFETY: the driver's place has room for `length` units.
         unsafe { alias.copy_from_nonoverlapping(units.as_ptr(), units.len()) };
+        NtStatus::SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn ConvertInterfaceLuidToGuid(luid: *const NET_LUID, guid: *mut GUID) -> NtStatus {
+    helper!("ConvertInterfaceLuidToGuid", |state| {
+        present(luid, "ConvertInterfaceLuidToGuid");
+        present(guid, "ConvertInterfaceLuidToGuid");
+        // SAFETY: the driver's identifier, which lives until the call returns.
+        let luid = unsafe { luid.read() };
+        let found = state.locked::<Net>().find(0, luid).map(|(index, _)| index);
+        let Some(index) = found else { return NtStatus::INVALID_PARAMETER };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { guid.write(identifier(index)) };
+        NtStatus::SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn ConvertInterfaceGuidToLuid(guid: *const GUID, luid: *mut NET_LUID) -> NtStatus {
+    helper!("ConvertInterfaceGuidToLuid", |state| {
+        present(guid, "ConvertInterfaceGuidToLuid");
+        present(luid, "ConvertInterfaceGuidToLuid");
+        // SAFETY: the driver's identifier, which lives until the call returns.
+        let guid = unsafe { guid.read() };
+        let net = state.locked::<Net>();
+        let found = net.interfaces.get(&guid.Data1).filter(|_| guid == identifier(guid.Data1));
+        let Some(found) = found else { return NtStatus::INVALID_PARAMETER };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { luid.write(found.luid) };
+        NtStatus::SUCCESS
+    })
+}
+
+/// A mask as it is on the wire: the first byte of the address is the first in memory.
+#[unsafe(no_mangle)]
+extern "system" fn ConvertLengthToIpv4Mask(length: u32, mask: *mut u32) -> NtStatus {
+    helper!("ConvertLengthToIpv4Mask", |_| {
+        present(mask, "ConvertLengthToIpv4Mask");
+        // All ones are no mask that a length could have led to.
+        let found = (length <= 32).then(|| u32::MAX.checked_shl(32 - length).unwrap_or(0).to_be());
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { mask.write(found.unwrap_or(u32::MAX)) };
+        if found.is_some() { NtStatus::SUCCESS } else { NtStatus::INVALID_PARAMETER }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn ConvertIpv4MaskToLength(mask: u32, length: *mut u8) -> NtStatus {
+    helper!("ConvertIpv4MaskToLength", |_| {
+        present(length, "ConvertIpv4MaskToLength");
+        let mask = u32::from_be(mask);
+        let ones = mask.leading_ones();
+        if ones != mask.count_ones() {
+            return NtStatus::INVALID_PARAMETER;
+        }
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { length.write(u8::try_from(ones).unwrap_or(0)) };
         NtStatus::SUCCESS
     })
 }

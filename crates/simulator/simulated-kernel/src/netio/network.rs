@@ -4,7 +4,10 @@ use std::{net::IpAddr, sync::Arc};
 
 use ndis::{MIB_NOTIFICATION_TYPE, NET_IFINDEX, NET_LUID, NL_DAD_STATE};
 
-use super::stack::{Address, Interface, Net, NewInterface, Route};
+use super::{
+    routes::routes_of,
+    stack::{Address, Interface, Net, NewInterface, Route},
+};
 use crate::{context, kernel::Kernel, ndk_provider::NdkProvider, state::State};
 
 /// The type of an Ethernet interface.
@@ -94,9 +97,12 @@ impl Network {
             self.take_address(|row| row.index == index && row.ip == address);
         }
         let mut net = self.state.locked::<Net>();
-        net.routes.retain(|route| route.index != index);
-        let gone = net.interfaces.remove(&index);
+        let routes: Vec<_> = net.routes.extract_if(.., |route| route.index == index).collect();
         drop(net);
+        for route in routes {
+            self.state.tell_of_route(&route, MIB_NOTIFICATION_TYPE::DELETE_INSTANCE);
+        }
+        let gone = self.state.locked::<Net>().interfaces.remove(&index);
         if let Some(gone) = gone {
             self.state.tell_of_interface(index, gone.luid, MIB_NOTIFICATION_TYPE::DELETE_INSTANCE);
         }
@@ -143,13 +149,17 @@ impl Network {
     /// If there is no such interface, or it has the address. Another one may have it too.
     pub fn add_address_in(&self, index: NET_IFINDEX, address: IpAddr, prefix: u8, state: NL_DAD_STATE) {
         let _inside = context::Inside::new("the network stack");
+        let new = Address { index, ip: address, prefix, state };
         {
             let mut net = self.state.locked::<Net>();
             assert!(net.interfaces.contains_key(&index), "there is no interface {index}");
             assert!(net.addresses.iter().all(|row| (row.index, row.ip) != (index, address)), "{address} is in use");
-            net.addresses.push(Address { index, ip: address, prefix, state });
+            net.addresses.push(new);
         }
         self.state.tell_of_address(index, address, MIB_NOTIFICATION_TYPE::ADD_INSTANCE);
+        for route in routes_of(&new) {
+            self.state.tell_of_route(&route, MIB_NOTIFICATION_TYPE::ADD_INSTANCE);
+        }
     }
 
     /// Where an address stands with duplicate address detection from now on.
@@ -185,12 +195,17 @@ impl Network {
             net.addresses.remove(place.expect("an address of the machine"))
         };
         self.state.tell_of_address(gone.index, gone.ip, MIB_NOTIFICATION_TYPE::DELETE_INSTANCE);
+        for route in routes_of(&gone) {
+            self.state.tell_of_route(&route, MIB_NOTIFICATION_TYPE::DELETE_INSTANCE);
+        }
     }
 
     /// Adds a route: packets to addresses with that prefix leave through the interface. Prefixes of an interface's addresses
     /// have one already, with the metric 256.
     pub fn add_route(&self, prefix: IpAddr, length: u8, index: NET_IFINDEX, metric: u32) {
         let _inside = context::Inside::new("the network stack");
-        self.state.locked::<Net>().routes.push(Route { prefix, length, index, metric, loopback: false });
+        let route = Route { prefix, length, index, metric, loopback: false };
+        self.state.locked::<Net>().routes.push(route);
+        self.state.tell_of_route(&route, MIB_NOTIFICATION_TYPE::ADD_INSTANCE);
     }
 }

@@ -2,10 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use ndis::{IP_ADDRESS_PREFIX, MIB_IPFORWARD_ROW2, NET_IFINDEX, NET_LUID, NL_DAD_STATE};
-use ndkpi::{NtStatus, SOCKADDR_INET};
+use ndis::{AF_UNSPEC, IP_ADDRESS_PREFIX, MIB_IPFORWARD_ROW2, NET_IFINDEX, NET_LUID, NL_DAD_STATE};
+use ndkpi::{AF_INET, AF_INET6, NtStatus, SOCKADDR_INET};
 
-use super::stack::{NOT_FOUND, Net, Route, helper};
+use super::{
+    stack::{Address, NOT_FOUND, Net, Route, helper},
+    tables::Tables,
+};
 use crate::state::State;
 
 /// The bits of an address, the first of them in front, and how many there are.
@@ -24,14 +27,17 @@ impl Route {
     }
 }
 
+/// The routes that an address brings with it: to its link, and to itself.
+pub fn routes_of(address: &Address) -> [Route; 2] {
+    let Address { index, ip, prefix, .. } = *address;
+    let on_link = Route { prefix: ip, length: prefix, index, metric: 256, loopback: false };
+    [on_link, Route { length: bits(ip).1, loopback: true, ..on_link }]
+}
+
 impl Net {
     /// The routes that somebody has added, and those that addresses bring with them.
     fn all_routes(&self) -> impl Iterator<Item = Route> {
-        let own = self.addresses.iter().flat_map(|row| {
-            let on_link = Route { prefix: row.ip, length: row.prefix, index: row.index, metric: 256, loopback: false };
-            [on_link, Route { length: bits(row.ip).1, loopback: true, ..on_link }]
-        });
-        self.routes.iter().copied().chain(own)
+        self.routes.iter().copied().chain(self.addresses.iter().flat_map(routes_of))
     }
 
     /// The best route to an address, through this interface or through any: the longest prefix, then the lowest metric.
@@ -58,6 +64,56 @@ const fn unspecified(of: IpAddr) -> IpAddr {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     }
+}
+
+/// A route as the stack fills it.
+pub fn row(net: &Net, route: &Route) -> MIB_IPFORWARD_ROW2 {
+    MIB_IPFORWARD_ROW2 {
+        InterfaceLuid: net.luid(route.index),
+        InterfaceIndex: route.index,
+        DestinationPrefix: IP_ADDRESS_PREFIX {
+            Prefix: SocketAddr::new(route.prefix, 0).into(),
+            PrefixLength: route.length,
+        },
+        NextHop: SocketAddr::new(unspecified(route.prefix), 0).into(),
+        SitePrefixLength: 0,
+        ValidLifetime: u32::MAX,
+        PreferredLifetime: u32::MAX,
+        Metric: route.metric,
+        Protocol: 3,
+        Loopback: route.loopback.into(),
+        AutoconfigureAddress: 0,
+        Publish: 0,
+        Immortal: 1,
+        Age: 0,
+        Origin: 0,
+    }
+}
+
+/// `MIB_IPFORWARD_TABLE2` at its start: how many rows follow at the next multiple of eight bytes.
+type Table = u32;
+
+#[unsafe(no_mangle)]
+extern "system" fn GetIpForwardTable2(family: u16, table: *mut *mut Table) -> NtStatus {
+    helper!("GetIpForwardTable2", |state| {
+        if table.is_null() || ![AF_UNSPEC, AF_INET, AF_INET6].contains(&family) {
+            return NtStatus::INVALID_PARAMETER;
+        }
+        if state.strikes() {
+            return NtStatus::NO_MEMORY;
+        }
+        let net = state.locked::<Net>();
+        let of = |route: &Route| if route.prefix.is_ipv4() { AF_INET } else { AF_INET6 };
+        let wanted = net.all_routes().filter(|route| family == AF_UNSPEC || family == of(route));
+        let rows: Vec<_> = wanted.map(|route| row(&net, &route)).collect();
+        if rows.is_empty() {
+            return NOT_FOUND;
+        }
+        let given = state.locked::<Tables>().give("routes", &rows);
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { table.write(std::ptr::with_exposed_provenance_mut(given)) };
+        NtStatus::SUCCESS
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -98,29 +154,9 @@ extern "system" fn GetBestRoute2(
         let Some(own) = own.map(|row| row.ip).or_else(|| from.map(|from| from.ip())) else {
             return NtStatus::NETWORK_UNREACHABLE;
         };
-        let row = MIB_IPFORWARD_ROW2 {
-            InterfaceLuid: net.luid(best.index),
-            InterfaceIndex: best.index,
-            DestinationPrefix: IP_ADDRESS_PREFIX {
-                Prefix: SocketAddr::new(best.prefix, 0).into(),
-                PrefixLength: best.length,
-            },
-            NextHop: SocketAddr::new(unspecified(to.ip()), 0).into(),
-            SitePrefixLength: 0,
-            ValidLifetime: u32::MAX,
-            PreferredLifetime: u32::MAX,
-            Metric: best.metric,
-            Protocol: 3,
-            Loopback: best.loopback.into(),
-            AutoconfigureAddress: 0,
-            Publish: 0,
-            Immortal: 1,
-            Age: 0,
-            Origin: 0,
-        };
         // SAFETY: the driver's place, which lives until the call returns.
         unsafe {
-            route.write(row);
+            route.write(row(&net, &best));
             best_source.write(SocketAddr::new(own, 0).into());
         }
         NtStatus::SUCCESS

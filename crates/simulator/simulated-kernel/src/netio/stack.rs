@@ -91,6 +91,11 @@ impl Net {
         all.find(|(one, interface)| if index == 0 { interface.luid == luid } else { *one == index })
     }
 
+    /// The interface with this identifier or, if that is of none, with this index: in rows the identifier comes first.
+    pub fn by_luid_or_index(&self, luid: NET_LUID, index: NET_IFINDEX) -> Option<(NET_IFINDEX, &Interface)> {
+        self.find(0, luid).or_else(|| self.find(index, luid).filter(|_| index != 0))
+    }
+
     /// The index of one more interface: the first is the loopback interface on Windows; indices have gaps.
     pub fn next_index(&mut self) -> NET_IFINDEX {
         self.last = if self.last == 0 { 7 } else { self.last + 4 };

@@ -6,8 +6,8 @@ use std::{
 };
 
 use litemap::LiteMap;
-use ndis::{AF_UNSPEC, MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE};
-use ndkpi::{AF_INET, AF_INET6, NtStatus};
+use ndis::{AF_UNSPEC, MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE, NET_LUID, NL_DAD_STATE};
+use ndkpi::{AF_INET, AF_INET6, NtStatus, SOCKADDR_INET};
 use wdk_bindings::PVOID;
 
 use super::stack::{Address, NOT_FOUND, Net, helper};
@@ -106,6 +106,51 @@ extern "system" fn GetUnicastIpAddressTable(family: u16, table: *mut *mut MIB_UN
         unsafe { table.write(std::ptr::with_exposed_provenance_mut(given)) };
         NtStatus::SUCCESS
     })
+}
+
+/// The address in a row, of the interface that the row names.
+#[unsafe(no_mangle)]
+extern "system" fn GetUnicastIpAddressEntry(place: *mut MIB_UNICASTIPADDRESS_ROW) -> NtStatus {
+    helper!("GetUnicastIpAddressEntry", |state| {
+        // SAFETY: null, or the driver's row, which lives until the call returns.
+        let Some(wanted) = (unsafe { place.as_mut() }) else { return NtStatus::INVALID_PARAMETER };
+        let Some(address) = wanted.Address.to_socket_addr() else { return NtStatus::INVALID_PARAMETER };
+        if wanted.InterfaceLuid == NET_LUID::default() && wanted.InterfaceIndex == 0 {
+            return NtStatus::INVALID_PARAMETER;
+        }
+        let net = state.locked::<Net>();
+        let interface = net.by_luid_or_index(wanted.InterfaceLuid, wanted.InterfaceIndex);
+        let found = interface
+            .and_then(|(index, _)| net.addresses.iter().find(|row| (row.index, row.ip) == (index, address.ip())));
+        let Some(found) = found else { return NOT_FOUND };
+        *wanted = row(&net, found);
+        NtStatus::SUCCESS
+    })
+}
+
+/// What an address has unless a driver says more; the length of its prefix is one that none has.
+#[unsafe(no_mangle)]
+extern "system" fn InitializeUnicastIpAddressEntry(place: *mut MIB_UNICASTIPADDRESS_ROW) {
+    /// `IpPrefixOriginUnchanged` and `IpSuffixOriginUnchanged`.
+    const UNCHANGED: i32 = 16;
+    helper!("InitializeUnicastIpAddressEntry", |_| {
+        let empty = MIB_UNICASTIPADDRESS_ROW {
+            Address: SOCKADDR_INET::UNSPECIFIED,
+            InterfaceLuid: NET_LUID::default(),
+            InterfaceIndex: 0,
+            PrefixOrigin: UNCHANGED,
+            SuffixOrigin: UNCHANGED,
+            ValidLifetime: u32::MAX,
+            PreferredLifetime: u32::MAX,
+            OnLinkPrefixLength: u8::MAX,
+            SkipAsSource: 0,
+            DadState: NL_DAD_STATE(0),
+            ScopeId: 0,
+            CreationTimeStamp: 0,
+        };
+        // SAFETY: the driver's place, which lives until the call returns.
+        unsafe { place.write(empty) };
+    });
 }
 
 #[unsafe(no_mangle)]

@@ -342,6 +342,9 @@ impl Driver {
         state.check_rundowns(id, name);
         state.check_threads(id, name);
         state.check_references(id, name);
+        state.check_events(id, name);
+        state.check_power_settings(id, name);
+        state.check_processor_changes(id, name);
         state.check_netio(id, name);
         state.check_wsk(id, name);
         state.check_running_dpcs(id, name);

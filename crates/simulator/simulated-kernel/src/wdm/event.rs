@@ -61,7 +61,7 @@ fn semaphore(state: &State, semaphore: *mut KSEMAPHORE) -> Arc<Semaphore> {
 }
 
 /// Checks that the caller may wait, if it would.
-fn check_wait(name: &str, end: Option<u64>) {
+pub fn check_wait(name: &str, end: Option<u64>) {
     let now = machine::current_irql();
     let limit = if end == Some(0) { Irql::DISPATCH_LEVEL } else { Irql::APC_LEVEL };
     if now > limit {
@@ -159,6 +159,18 @@ pub fn set(state: &State, place: *mut KEVENT) -> bool {
     state.dispatcher.note_set(place.addr());
     state.dispatcher.signal_of(place.addr());
     before
+}
+
+/// Whoever waits goes on, and who waits later does not: nobody can rely on it, as the reference says. Here a waiter that comes late has missed it.
+#[unsafe(no_mangle)]
+extern "C" fn KePulseEvent(place: *mut KEVENT, _increment: KPRIORITY, wait: BOOLEAN) -> LONG {
+    routine!("KePulseEvent", DISPATCH_LEVEL, |state| {
+        check_next_wait("KePulseEvent", wait, Irql::APC_LEVEL);
+        let before = set(state, place);
+        state.preempt();
+        event(state, place).reset();
+        LONG::from(before)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -22,7 +22,8 @@ fn locked<R>(state: &State, word: PKSPIN_LOCK, change: impl FnOnce() -> R) -> R 
     result
 }
 
-fn read(entry: PLIST_ENTRY) -> LIST_ENTRY {
+/// The links of an entry, whose neighbours lead to it.
+pub fn read(entry: PLIST_ENTRY) -> LIST_ENTRY {
     // SAFETY: an entry of the driver's list, whose lock is held.
     let links = unsafe { entry.read() };
     for link in [links.Flink, links.Blink] {
@@ -43,7 +44,7 @@ fn read(entry: PLIST_ENTRY) -> LIST_ENTRY {
 }
 
 /// Puts an entry between two that are neighbours.
-fn put_between(entry: PLIST_ENTRY, previous: PLIST_ENTRY, next: PLIST_ENTRY) {
+pub fn put_between(entry: PLIST_ENTRY, previous: PLIST_ENTRY, next: PLIST_ENTRY) {
     // SAFETY: the driver's entry, which is in no list.
     unsafe { entry.write(LIST_ENTRY { Flink: next, Blink: previous }) };
     // SAFETY: an entry of the driver's list, whose lock is held.
@@ -79,20 +80,63 @@ extern "C" fn ExInterlockedInsertTailList(head: PLIST_ENTRY, entry: PLIST_ENTRY,
 #[unsafe(no_mangle)]
 extern "C" fn ExInterlockedRemoveHeadList(head: PLIST_ENTRY, word: PKSPIN_LOCK) -> PLIST_ENTRY {
     routine!("ExInterlockedRemoveHeadList", |state| locked(state, word, || {
-        let first = read(head).Flink;
-        if first == head {
-            return ptr::null_mut();
+        if read(head).Flink == head { ptr::null_mut() } else { take_first(head) }
+    }))
+}
+
+/// Takes the first entry out of a list that has one.
+pub fn take_first(head: PLIST_ENTRY) -> PLIST_ENTRY {
+    let first = read(head).Flink;
+    let next = read(first).Flink;
+    // SAFETY: the head of the driver's list, which nobody else changes now, and an entry of it or the head.
+    unsafe {
+        (*head).Flink = next;
+        (*next).Blink = head;
+    }
+    first
+}
+
+/// Takes the head out of a list that has entries, which stay linked to each other. The first of them.
+pub fn unlink_head(head: PLIST_ENTRY) -> PLIST_ENTRY {
+    let LIST_ENTRY { Flink: first, Blink: last } = read(head);
+    // SAFETY: entries of the driver's list, which nobody else changes now.
+    unsafe {
+        (*first).Blink = last;
+        (*last).Flink = first;
+        head.write(LIST_ENTRY { Flink: head, Blink: head });
+    }
+    first
+}
+
+/// A list whose entries know the next one only. Null if there was none.
+#[unsafe(no_mangle)]
+extern "C" fn ExInterlockedPushEntryList(head: *mut Link, entry: *mut Link, word: PKSPIN_LOCK) -> *mut Link {
+    routine!("ExInterlockedPushEntryList", DISPATCH_LEVEL, |state| locked(state, word, || {
+        // SAFETY: the driver's list, whose lock is held, and its entry, which is in none.
+        unsafe {
+            let first = (*head).next;
+            (*entry).next = first;
+            (*head).next = entry;
+            first
         }
-        let next = read(first).Flink;
-        // SAFETY: the head of the driver's list, whose lock is held.
-        unsafe { (*head).Flink = next };
-        // SAFETY: an entry of it, or the head.
-        unsafe { (*next).Blink = head };
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ExInterlockedPopEntryList(head: *mut Link, word: PKSPIN_LOCK) -> *mut Link {
+    routine!("ExInterlockedPopEntryList", DISPATCH_LEVEL, |state| locked(state, word, || {
+        // SAFETY: the driver's list, whose lock is held.
+        let first = unsafe { (*head).next };
+        if !first.is_null() {
+            pool::check_live(first.addr(), format_args!("the first entry of a list is in"));
+            // SAFETY: as above; an entry of it.
+            unsafe { (*head).next = (*first).next };
+        }
         first
     }))
 }
 
-/// An entry of a sequenced list.
+/// An entry of a sequenced list, or of one whose entries know the next one only.
 #[repr(C)]
 struct Link {
     next: *mut Self,

@@ -246,6 +246,15 @@ extern "C" fn IoFreeMdl(mdl: *mut MDL) {
     routine!("IoFreeMdl", |state| free(state, mdl));
 }
 
+/// The bytes of an MDL for that buffer.
+#[unsafe(no_mangle)]
+extern "C" fn MmSizeOfMdl(address: PVOID, length: u64) -> u64 {
+    routine!("MmSizeOfMdl", HIGH_LEVEL, |_| {
+        let pages = (address.addr() % pool::PAGE + usize::try_from(length).unwrap_or(0)).div_ceil(pool::PAGE);
+        (size_of::<MDL>() + pages * size_of::<u64>()) as u64
+    })
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn MmBuildMdlForNonPagedPool(mdl: *mut MDL) {
     routine!("MmBuildMdlForNonPagedPool", |state| build(state, mdl));

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use wdk_bindings::{HANDLE, KPROCESSOR_MODE, LONG_PTR, NTSTATUS, PVOID, STATUS_SUCCESS, ULONG};
+use wdk_bindings::{
+    ACCESS_MASK, BOOLEAN, HANDLE, KPROCESSOR_MODE, LONG_PTR, NTSTATUS, POBJECT_TYPE, PVOID, STATUS_SUCCESS, ULONG,
+};
 
 use super::handles;
 use crate::{report::bug_check, routine::routine, rule::Rule, state::State};
@@ -25,8 +27,11 @@ extern "C" fn ObCloseHandle(handle: HANDLE, mode: KPROCESSOR_MODE) -> NTSTATUS {
 
 fn close(state: &Arc<State>, handle: HANDLE) -> NTSTATUS {
     handles::check_handle(state, handle.addr());
-    let closed =
-        state.close_thread(handle.addr()) || state.close_key(handle.addr()) || state.close_opened(handle.addr());
+    let number = handle.addr();
+    let closed = state.close_thread(number)
+        || state.close_key(number)
+        || state.close_opened(number)
+        || state.close_event(number);
     handles::forget_process(state, handle.addr());
     if !closed {
         bug_check(Rule::BadHandle, format_args!("{handle:p} is closed and is not open"));
@@ -57,6 +62,9 @@ pub fn count(state: &State, object: PVOID, by: i64) -> LONG_PTR {
     if let Some(left) = state.count_process(object.addr(), by) {
         return left as LONG_PTR;
     }
+    if let Some(left) = state.count_event(object.addr(), by) {
+        return left as LONG_PTR;
+    }
     if let Some(left) = state.count_data_block(object.addr(), by) {
         return left as LONG_PTR;
     }
@@ -67,6 +75,41 @@ pub fn count(state: &State, object: PVOID, by: i64) -> LONG_PTR {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn ObReferenceObjectByPointer(
+    object: PVOID,
+    _access: ACCESS_MASK,
+    _kind: POBJECT_TYPE,
+    _mode: KPROCESSOR_MODE,
+) -> NTSTATUS {
+    routine!("ObReferenceObjectByPointer", DISPATCH_LEVEL, |state| {
+        count(state, object, 1);
+        STATUS_SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ObReferenceObjectByPointerWithTag(
+    object: PVOID,
+    _access: ACCESS_MASK,
+    _kind: POBJECT_TYPE,
+    _mode: KPROCESSOR_MODE,
+    _tag: ULONG,
+) -> NTSTATUS {
+    routine!("ObReferenceObjectByPointerWithTag", DISPATCH_LEVEL, |state| {
+        count(state, object, 1);
+        STATUS_SUCCESS
+    })
+}
+
+/// On Windows the last reference deletes the object later, in a thread of the system; what goes here goes at once.
+#[unsafe(no_mangle)]
+extern "C" fn ObDereferenceObjectDeferDelete(object: PVOID) {
+    routine!("ObDereferenceObjectDeferDelete", DISPATCH_LEVEL, |state| {
+        count(state, object, -1);
+    });
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn ObfReferenceObject(object: PVOID) -> LONG_PTR {
     routine!("ObfReferenceObject", |state| count(state, object, 1))
 }
@@ -74,6 +117,15 @@ extern "C" fn ObfReferenceObject(object: PVOID) -> LONG_PTR {
 #[unsafe(no_mangle)]
 extern "C" fn ObfReferenceObjectWithTag(object: PVOID, _tag: ULONG) -> LONG_PTR {
     routine!("ObfReferenceObjectWithTag", DISPATCH_LEVEL, |state| count(state, object, 1))
+}
+
+/// Here an object that is given up is gone, so that one that is there can always be referred to.
+#[unsafe(no_mangle)]
+extern "C" fn ObReferenceObjectSafe(object: PVOID) -> BOOLEAN {
+    routine!("ObReferenceObjectSafe", DISPATCH_LEVEL, |state| {
+        count(state, object, 1);
+        1
+    })
 }
 
 #[unsafe(no_mangle)]

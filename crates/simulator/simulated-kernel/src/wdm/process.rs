@@ -10,15 +10,16 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use litemap::LiteMap;
 use wdk_bindings::{
-    ACCESS_MASK, BOOLEAN, HANDLE, KPROCESSOR_MODE, NTSTATUS, PIRP, POBJECT_TYPE, PVOID, STATUS_INVALID_PARAMETER,
-    STATUS_PENDING, STATUS_SUCCESS,
+    BOOLEAN, HANDLE, NTSTATUS, PIRP, PVOID, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, ULONG,
 };
 
-use super::system_thread::{self, Thread};
+use super::{
+    references::To,
+    system_thread::{self, Thread},
+};
 use crate::{
-    context::{self, DriverId, SYSTEM_PROCESS},
+    context::{self, SYSTEM_PROCESS},
     report::bug_check,
     routine::routine,
     rule::Rule,
@@ -41,32 +42,6 @@ pub struct Running(BTreeSet<u32>);
 
 impl Part for Mutex<Running> {}
 
-/// What a reference is to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
-    Process,
-    Thread,
-    Wmi,
-    Subject,
-}
-
-impl To {
-    const fn in_words(self) -> &'static str {
-        match self {
-            Self::Process => "a process",
-            Self::Thread => "a thread that it has looked up",
-            Self::Wmi => "a data block of WMI",
-            Self::Subject => "the context of a subject that it has captured",
-        }
-    }
-}
-
-/// References that drivers have, by object and driver.
-#[derive(Default)]
-pub struct References(LiteMap<(usize, DriverId), (To, i64)>);
-
-impl Part for Mutex<References> {}
-
 impl State {
     /// A process begins, or has ended.
     pub fn process_runs(&self, number: u32, runs: bool) {
@@ -82,27 +57,6 @@ impl State {
         number == SYSTEM_PROCESS || self.locked::<Running>().0.contains(&number)
     }
 
-    /// The calling driver has a reference more, or one less. How many it has then; `None` if it had none to give back.
-    pub fn refer(&self, object: usize, to: To, by: i64) -> Option<i64> {
-        let mut references = self.locked::<References>();
-        let key = (object, context::caller());
-        let after = references.0.get(&key).map_or(0, |&(_, count)| count) + by;
-        if after < 0 {
-            return None;
-        }
-        if after == 0 {
-            references.0.remove(&key);
-        } else {
-            references.0.insert(key, (to, after));
-        }
-        Some(after)
-    }
-
-    /// Returns true if the calling driver refers to an object.
-    pub fn refers_to(&self, object: usize) -> bool {
-        self.locked::<References>().0.contains_key(&(object, context::caller()))
-    }
-
     /// Counts references to a process. How many there are then; `None` if the object is none.
     pub fn count_process(&self, object: usize, by: i64) -> Option<i64> {
         number_of(object)?;
@@ -113,14 +67,6 @@ impl State {
                 format_args!("a process is dereferenced that the driver does not refer to"),
             )
         }))
-    }
-
-    /// A driver is unloaded: it must not refer to anything any more.
-    pub fn check_references(&self, owner: DriverId, name: &str) {
-        let left = self.locked::<References>().0.iter().find(|((_, of), _)| *of == owner).map(|(_, &(to, _))| to);
-        if let Some(to) = left {
-            bug_check(Rule::ReferenceLeak, format_args!("driver {name} left a reference to {}", to.in_words()));
-        }
     }
 }
 
@@ -199,15 +145,14 @@ extern "C" fn PsGetThreadId(object: PVOID) -> HANDLE {
 }
 
 /// Threads of drivers are the system's. That of the test, which is every program's, has the process that it is in just now.
+fn process_of(thread: &Thread) -> u32 {
+    if thread.is_program() { context::process() } else { SYSTEM_PROCESS }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn PsGetThreadProcessId(object: PVOID) -> HANDLE {
     routine!("PsGetThreadProcessId", HIGH_LEVEL, |state| {
-        let process = if thread(state, object, "PsGetThreadProcessId").is_program() {
-            context::process()
-        } else {
-            SYSTEM_PROCESS
-        };
-        handle(process.into())
+        handle(process_of(&thread(state, object, "PsGetThreadProcessId")).into())
     })
 }
 
@@ -248,31 +193,44 @@ extern "C" fn PsLookupThreadByThreadId(id: HANDLE, place: *mut PVOID) -> NTSTATU
     })
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn PsGetThreadProcess(object: PVOID) -> PVOID {
+    routine!("PsGetThreadProcess", HIGH_LEVEL, |state| {
+        ptr::without_provenance_mut(object_of(process_of(&thread(state, object, "PsGetThreadProcess"))))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoThreadToProcess(object: PVOID) -> PVOID {
+    routine!("IoThreadToProcess", HIGH_LEVEL, |state| {
+        ptr::without_provenance_mut(object_of(process_of(&thread(state, object, "IoThreadToProcess"))))
+    })
+}
+
+/// The process whose request an IRP is. `None` for one that a driver has allocated.
+fn requestor(state: &State, irp: PIRP) -> Option<u32> {
+    let Some(request) = state.irp(irp) else {
+        bug_check(Rule::BadHandle, format_args!("{irp:p} is asked who has made it, and is no IRP, or was one"));
+    };
+    request.process
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoGetRequestorProcess(irp: PIRP) -> PVOID {
+    routine!("IoGetRequestorProcess", DISPATCH_LEVEL, |state| {
+        requestor(state, irp).map_or(ptr::null_mut(), |number| ptr::without_provenance_mut(object_of(number)))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoGetRequestorProcessId(irp: PIRP) -> ULONG {
+    routine!("IoGetRequestorProcessId", DISPATCH_LEVEL, |state| requestor(state, irp).unwrap_or(0))
+}
+
 /// All programs have 64 bits.
 #[unsafe(no_mangle)]
 extern "C" fn IoIs32bitProcess(_irp: PIRP) -> BOOLEAN {
     routine!("IoIs32bitProcess", DISPATCH_LEVEL, |_| 0)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ObReferenceObjectByPointer(
-    object: PVOID,
-    _access: ACCESS_MASK,
-    _kind: POBJECT_TYPE,
-    _mode: KPROCESSOR_MODE,
-) -> NTSTATUS {
-    routine!("ObReferenceObjectByPointer", DISPATCH_LEVEL, |state| {
-        super::object::count(state, object, 1);
-        STATUS_SUCCESS
-    })
-}
-
-/// On Windows the last reference deletes the object later, in a thread of the system; what goes here goes at once.
-#[unsafe(no_mangle)]
-extern "C" fn ObDereferenceObjectDeferDelete(object: PVOID) {
-    routine!("ObDereferenceObjectDeferDelete", DISPATCH_LEVEL, |state| {
-        super::object::count(state, object, -1);
-    });
 }
 
 thread_local! {

@@ -7,7 +7,8 @@ use wdk_bindings::{
 
 use crate::{processors, routine::routine, state::State};
 
-fn all(state: &State) -> u64 {
+/// The processors, as a mask.
+pub fn all(state: &State) -> u64 {
     u64::MAX >> (64 - state.machine.processors())
 }
 
@@ -36,6 +37,12 @@ extern "C" fn KeQueryActiveProcessorCount(mask: PKAFFINITY) -> ULONG {
         }
         state.machine.processors()
     })
+}
+
+/// A cache line.
+#[unsafe(no_mangle)]
+extern "C" fn KeGetRecommendedSharedDataAlignment() -> ULONG {
+    routine!("KeGetRecommendedSharedDataAlignment", HIGH_LEVEL, |_| 64)
 }
 
 #[unsafe(no_mangle)]

@@ -4,7 +4,7 @@ use std::ptr;
 
 use wdk_bindings::{ACCESS_MASK, BOOLEAN, KPROCESSOR_MODE, NTSTATUS, PVOID, STATUS_SUCCESS, ULONG};
 
-use super::process::To;
+use super::references::To;
 use crate::{report::bug_check, routine::routine, rule::Rule, state::State};
 
 /// `SECURITY_SUBJECT_CONTEXT`, which is opaque.
@@ -117,6 +117,12 @@ extern "C" fn SeAccessCheck(
 #[unsafe(no_mangle)]
 extern "C" fn IoGetFileObjectGenericMapping() -> *const Mapping {
     routine!("IoGetFileObjectGenericMapping", PASSIVE_LEVEL, |_| &raw const OF_FILES)
+}
+
+/// Who asks has every privilege. A `LUID` is passed as its eight bytes.
+#[unsafe(no_mangle)]
+extern "C" fn SeSinglePrivilegeCheck(_privilege: u64, _mode: KPROCESSOR_MODE) -> BOOLEAN {
+    routine!("SeSinglePrivilegeCheck", PASSIVE_LEVEL, |_| 1)
 }
 
 /// No driver is verified by that of Windows: this kernel is the verifier.

@@ -9,16 +9,15 @@ use std::{
 };
 
 use wdk_bindings::{
-    ACCESS_MASK, BOOLEAN, CLIENT_ID, HANDLE, KPRIORITY, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE,
-    OBJECT_ATTRIBUTES, PKSTART_ROUTINE, PKTHREAD, POBJECT_HANDLE_INFORMATION, POBJECT_TYPE, PVOID, PWORK_QUEUE_ITEM,
-    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_SUCCESS, STATUS_TIMEOUT, ULONG, WORK_QUEUE_TYPE,
+    CLIENT_ID, HANDLE, KPRIORITY, LONG, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, PKSTART_ROUTINE, PKTHREAD,
+    PVOID, PWORK_QUEUE_ITEM, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS, ULONG, WORK_QUEUE_TYPE,
 };
 
 use super::{
     handles,
-    process::To,
+    references::To,
     system_thread::{STATUS, Thread, Threads, id, spawn},
-    thread_end, timeout,
+    thread_end,
 };
 use crate::{
     argument::{Argument, Word, check_size},
@@ -29,13 +28,7 @@ use crate::{
     rule::Rule,
     state::{self, State},
     tracked::{Kind, Object},
-    waiting,
 };
-
-fn by_handle(state: &State, handle: HANDLE) -> Option<Arc<Thread>> {
-    handles::check_handle(state, handle.addr());
-    state.locked::<Threads>().handles.get(&handle.addr()).cloned()
-}
 
 impl State {
     /// The thread whose object that is.
@@ -227,24 +220,6 @@ extern "C" fn PsTerminateSystemThread(status: NTSTATUS) -> NTSTATUS {
     status
 }
 
-/// A file has no object here that could be referred to or waited for.
-fn check_no_file(state: &State, handle: HANDLE, routine: &str) {
-    if state.is_file(handle.addr()) {
-        bug_check(Rule::NotSimulated, format_args!("{routine} of a file"));
-    }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ZwWaitForSingleObject(handle: HANDLE, _alertable: BOOLEAN, timeout: *mut LARGE_INTEGER) -> NTSTATUS {
-    routine!("ZwWaitForSingleObject", |state| {
-        let end = timeout::end(state, timeout);
-        check_no_file(state, handle, "ZwWaitForSingleObject");
-        let Some(thread) = by_handle(state, handle) else { return STATUS_INVALID_HANDLE };
-        let ended = waiting::until(state, end, "ZwWaitForSingleObject", || thread.ended.load(Acquire));
-        if ended { STATUS_SUCCESS } else { STATUS_TIMEOUT }
-    })
-}
-
 /// What threads of the system begin with.
 const PRIORITY: KPRIORITY = 8;
 
@@ -278,23 +253,15 @@ extern "C" fn PsGetCurrentThreadId() -> HANDLE {
     })
 }
 
+/// How much higher or lower a priority is than that of the process: here of a thread of the system.
 #[unsafe(no_mangle)]
-extern "C" fn ObReferenceObjectByHandle(
-    handle: HANDLE,
-    _access: ACCESS_MASK,
-    _kind: POBJECT_TYPE,
-    _mode: KPROCESSOR_MODE,
-    object: *mut PVOID,
-    _information: POBJECT_HANDLE_INFORMATION,
-) -> NTSTATUS {
-    routine!("ObReferenceObjectByHandle", |state| {
-        check_no_file(state, handle, "ObReferenceObjectByHandle");
-        let Some(thread) = by_handle(state, handle) else { return STATUS_INVALID_HANDLE };
-        thread.references.fetch_add(1, AcqRel);
-        let address = Arc::as_ptr(&thread).addr();
-        state.locked::<Threads>().objects.insert(address, thread);
-        // SAFETY: the driver's place, which lives until the call returns.
-        unsafe { object.write(ptr::without_provenance_mut(address)) };
-        STATUS_SUCCESS
+extern "C" fn KeSetBasePriorityThread(thread: PKTHREAD, increment: LONG) -> LONG {
+    routine!("KeSetBasePriorityThread", APC_LEVEL, |state| {
+        let priority = PRIORITY + increment;
+        if !(1..=31).contains(&priority) {
+            bug_check(Rule::BadArgument, format_args!("there is no priority {priority}"));
+        }
+        let before = state.locked::<Threads>().priorities.insert(thread.addr(), priority);
+        before.map_or(0, |before| before - PRIORITY)
     })
 }

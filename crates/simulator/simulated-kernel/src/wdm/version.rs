@@ -17,6 +17,12 @@ const PLATFORM: ULONG = 2;
 /// `VER_NT_WORKSTATION`.
 const WORKSTATION: u8 = 1;
 
+/// `MmLargeSystem`.
+#[unsafe(no_mangle)]
+extern "C" fn MmQuerySystemSize() -> i32 {
+    routine!("MmQuerySystemSize", HIGH_LEVEL, |_| 2)
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn RtlGetVersion(place: PRTL_OSVERSIONINFOW) -> NTSTATUS {
     routine!("RtlGetVersion", |_| {

@@ -8,7 +8,7 @@ use wdk_bindings::{
     ULONG,
 };
 
-use super::process::To;
+use super::references::To;
 use crate::{
     report::bug_check,
     routine::routine,

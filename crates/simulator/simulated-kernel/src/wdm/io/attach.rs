@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use litemap::LiteMap;
-use wdk_bindings::PDEVICE_OBJECT;
+use wdk_bindings::{FILE_OBJECT, PDEVICE_OBJECT};
 
 use super::device::Device;
 use crate::{
@@ -84,6 +84,25 @@ extern "C" fn IoGetAttachedDeviceReference(device: PDEVICE_OBJECT) -> PDEVICE_OB
         let top = state.top_of(&state.device_at(device));
         state.count_object(top.address, 1);
         top.pointer()
+    })
+}
+
+/// Without a reference: the caller knows that the device stays.
+#[unsafe(no_mangle)]
+extern "C" fn IoGetAttachedDevice(device: PDEVICE_OBJECT) -> PDEVICE_OBJECT {
+    routine!("IoGetAttachedDevice", DISPATCH_LEVEL, |state| state.top_of(&state.device_at(device)).pointer())
+}
+
+/// The device that requests for a file are sent to.
+#[unsafe(no_mangle)]
+extern "C" fn IoGetRelatedDeviceObject(file: *mut FILE_OBJECT) -> PDEVICE_OBJECT {
+    routine!("IoGetRelatedDeviceObject", DISPATCH_LEVEL, |state| {
+        if file.is_null() {
+            bug_check(Rule::BadArgument, format_args!("the device of a file that is a null pointer"));
+        }
+        // SAFETY: the driver's file object, which is open.
+        let device = unsafe { (*file).DeviceObject };
+        state.top_of(&state.device_at(device)).pointer()
     })
 }
 

@@ -18,7 +18,7 @@ use wdk_bindings::{
 
 use super::{block, device::Device};
 use crate::{
-    context::{DriverId, NOBODY},
+    context::{self, DriverId, NOBODY},
     report::bug_check,
     rule::Rule,
     state::{Part, State, lock},
@@ -78,6 +78,8 @@ pub struct Passed {
 /// A request that is on its way.
 pub struct Request {
     pub address: usize,
+    /// In whose context it was made; `None` if a driver has allocated it.
+    pub process: Option<u32>,
     pub code: u32,
     pub locations: u8,
     pub maker: Maker,
@@ -256,6 +258,7 @@ impl State {
     pub fn make_irp(&self, locations: u8, code: u32, maker: Maker) -> Arc<Request> {
         let request = Arc::new(Request {
             address: block::allocate(size_of_irp(locations), true),
+            process: (!matches!(maker, Maker::Driver(_))).then(context::process),
             code,
             locations,
             levels: Mutex::default(),

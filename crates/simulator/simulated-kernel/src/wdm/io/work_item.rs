@@ -1,10 +1,13 @@
 //! Work items: a call in a system thread.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex},
+};
 
 use litemap::LiteMap;
 use wdk_bindings::{
-    PDEVICE_OBJECT, PIO_WORKITEM, PIO_WORKITEM_ROUTINE, PIO_WORKITEM_ROUTINE_EX, PVOID, WORK_QUEUE_TYPE,
+    BOOLEAN, PDEVICE_OBJECT, PIO_WORKITEM, PIO_WORKITEM_ROUTINE, PIO_WORKITEM_ROUTINE_EX, PVOID, ULONG, WORK_QUEUE_TYPE,
 };
 
 use super::device::Devices;
@@ -14,7 +17,8 @@ use crate::{
     report::bug_check,
     routine::routine,
     rule::Rule,
-    state::{Part, State, lock},
+    state::{Part, State, Watch, lock},
+    tracked::check_memory_of,
     wdm::{system_thread, thread},
 };
 
@@ -37,6 +41,11 @@ impl Queued {
         state.preempt();
     }
 
+    /// Returns true if it is queued.
+    pub fn is_queued(&self) -> bool {
+        *lock(&self.0)
+    }
+
     /// The work item is freed.
     pub fn check_free(&self) {
         if *lock(&self.0) {
@@ -47,6 +56,8 @@ impl Queued {
 
 /// A work item of a device or of a driver.
 struct WorkItem {
+    /// It lies in the driver's memory.
+    is_drivers: bool,
     owner: DriverId,
     /// The device object or the driver object.
     device: usize,
@@ -57,12 +68,40 @@ struct WorkItem {
 #[derive(Default)]
 pub struct WorkItems(LiteMap<usize, Arc<WorkItem>>);
 
-impl Part for Mutex<WorkItems> {}
+impl Part for Mutex<WorkItems> {
+    fn watch(&self) -> Option<&dyn Watch> {
+        Some(self)
+    }
+}
+
+impl Watch for Mutex<WorkItems> {
+    /// Those in memory that is freed are gone, and may not be queued.
+    fn memory_is_gone(&self, _: &State, freed: &Range<usize>) {
+        let mut gone = Vec::new();
+        lock(self).0.retain(|address, item| {
+            let goes = item.is_drivers && freed.contains(address);
+            if goes {
+                gone.push(item.clone());
+            }
+            !goes
+        });
+        for item in &gone {
+            item.queued.check_free();
+        }
+    }
+}
 
 impl WorkItems {
-    /// Returns true if there are some of that driver.
+    /// Returns true if there are some of that driver that it has allocated.
     pub fn are_of(&self, owner: DriverId) -> bool {
-        self.0.values().any(|item| item.owner == owner)
+        self.0.values().any(|item| item.owner == owner && !item.is_drivers)
+    }
+}
+
+impl WorkItem {
+    /// One of the calling driver.
+    fn new(device: usize, is_drivers: bool) -> Arc<Self> {
+        Arc::new(Self { is_drivers, owner: context::caller(), device, queued: Arc::default() })
     }
 }
 
@@ -74,19 +113,59 @@ fn find(state: &State, item: PIO_WORKITEM) -> Arc<WorkItem> {
 #[unsafe(no_mangle)]
 extern "C" fn IoAllocateWorkItem(device: PDEVICE_OBJECT) -> PIO_WORKITEM {
     routine!("IoAllocateWorkItem", |state| {
-        let is_driver = || state.drivers().values().any(|driver| driver.object == device.addr());
-        let is_device = state.locked::<Devices>().has(device.addr());
-        if !is_device && !is_driver() {
-            bug_check(Rule::BadHandle, format_args!("{device:p} is no device object and no driver object, or was one"));
-        }
+        check_object(state, device.addr());
         if state.strikes() {
             return std::ptr::null_mut();
         }
         let place = 0xFC00_0000_0000 + usize::try_from(state.next()).unwrap_or(0) * 16;
-        let item = WorkItem { owner: context::caller(), device: device.expose_provenance(), queued: Arc::default() };
-        state.locked::<WorkItems>().0.insert(place, Arc::new(item));
+        state.locked::<WorkItems>().0.insert(place, WorkItem::new(device.expose_provenance(), false));
         std::ptr::without_provenance_mut(place)
     })
+}
+
+/// Ends the test unless a device or driver object lies there.
+fn check_object(state: &State, object: usize) {
+    if !state.is_device_or_driver(object) {
+        let words = "is no device object and no driver object, or was one";
+        bug_check(Rule::BadHandle, format_args!("{object:#x} {words}"));
+    }
+}
+
+/// How many bytes a work item has in a driver's memory. On Windows they depend on the version.
+const SIZE: ULONG = 64;
+
+#[unsafe(no_mangle)]
+extern "C" fn IoSizeofWorkItem() -> ULONG {
+    routine!("IoSizeofWorkItem", DISPATCH_LEVEL, |_| SIZE)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoInitializeWorkItem(object: PVOID, item: PIO_WORKITEM) {
+    routine!("IoInitializeWorkItem", DISPATCH_LEVEL, |state| {
+        check_object(state, object.addr());
+        let place = item.expose_provenance();
+        check_memory_of(place, "work item");
+        let before = state.locked::<WorkItems>().0.insert(place, WorkItem::new(object.expose_provenance(), true));
+        if let Some(before) = before {
+            before.queued.check_free();
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn IoUninitializeWorkItem(item: PIO_WORKITEM) {
+    routine!("IoUninitializeWorkItem", DISPATCH_LEVEL, |state| give_up(state, item, true));
+}
+
+/// The work item is not used any more: one in the driver's memory, or one that was allocated.
+fn give_up(state: &State, item: PIO_WORKITEM, is_drivers: bool) {
+    let found = find(state, item);
+    if found.is_drivers != is_drivers {
+        let words = if is_drivers { "was allocated, and is IoFreeWorkItem's" } else { "is IoUninitializeWorkItem's" };
+        bug_check(Rule::BadHandle, format_args!("the work item {item:p} {words}"));
+    }
+    found.queued.check_free();
+    state.locked::<WorkItems>().0.remove(&item.addr());
 }
 
 /// Queues a work item, whose routine `call` calls with the device and the argument.
@@ -136,18 +215,38 @@ extern "C" fn IoQueueWorkItemEx(
 ) {
     routine!("IoQueueWorkItemEx", |state| {
         thread::check_queue(kind);
-        let place = item.addr();
-        queue(state, item, routine, argument, move |routine, device, argument| {
-            // SAFETY: the driver's own routine, device, argument and work item, at `PASSIVE_LEVEL`.
-            unsafe { routine(device.cast(), argument, std::ptr::without_provenance_mut(place)) };
-        });
+        queue_ex(state, item, routine, argument);
     });
+}
+
+/// Queues a work item whose routine gets the work item too.
+fn queue_ex(state: &Arc<State>, item: PIO_WORKITEM, routine: PIO_WORKITEM_ROUTINE_EX, argument: PVOID) {
+    let place = item.addr();
+    queue(state, item, routine, argument, move |routine, device, argument| {
+        // SAFETY: the driver's own routine, device, argument and work item, at `PASSIVE_LEVEL`.
+        unsafe { routine(device.cast(), argument, std::ptr::with_exposed_provenance_mut(place)) };
+    });
+}
+
+/// As [`IoQueueWorkItemEx`], unless it is queued already. Whether it was queued.
+#[unsafe(no_mangle)]
+extern "C" fn IoTryQueueWorkItem(
+    item: PIO_WORKITEM,
+    routine: PIO_WORKITEM_ROUTINE_EX,
+    kind: WORK_QUEUE_TYPE,
+    argument: PVOID,
+) -> BOOLEAN {
+    routine!("IoTryQueueWorkItem", DISPATCH_LEVEL, |state| {
+        thread::check_queue(kind);
+        if find(state, item).queued.is_queued() {
+            return 0;
+        }
+        queue_ex(state, item, routine, argument);
+        1
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn IoFreeWorkItem(item: PIO_WORKITEM) {
-    routine!("IoFreeWorkItem", |state| {
-        find(state, item).queued.check_free();
-        state.locked::<WorkItems>().0.remove(&item.addr());
-    });
+    routine!("IoFreeWorkItem", |state| give_up(state, item, false));
 }
