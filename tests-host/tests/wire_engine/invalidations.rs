@@ -5,7 +5,7 @@ use conformance::{
     Check, HELD,
     client::{Mw, PAGE, QpSizes, Remote, Session},
     fixture::{Pair, Plan, is_done, posted},
-    host::{HostPlatform, Impairments, Setup},
+    host::{HostPlatform, Impairments, Scheduler, Setup},
 };
 use ndkpi::{NDK_OP_FLAG_ALLOW_REMOTE_READ as REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE as REMOTE_WRITE, NtStatus};
 
@@ -204,5 +204,77 @@ fn a_bind_behind_a_request_that_fails_has_not_been() {
         // The region of a window that is bound cannot be deregistered.
         assert_eq!(pair.a.region.mr.core().deregister()?.wait()?, NtStatus::SUCCESS);
         Ok(())
+    });
+}
+
+/// Requests of a queue pair that a wire has on their way at a time.
+const ROOM: usize = 64;
+
+/// A connection whose first side has room for so many requests.
+fn deep<'s>(s: &'s Session<'s>, initiator_depth: u32) -> Check<Pair<'s>> {
+    let plain = Plan::new();
+    let depths = [plain.depths[0], initiator_depth];
+    let plan = Plan { sizes: QpSizes { initiator_depth, ..plain.sizes }, depths, ..plain };
+    Pair::with(s, &plan, &plan)
+}
+
+#[test]
+fn more_requests_than_are_on_their_way_at_a_time_are_carried_in_turn() {
+    run(on_cable(SEEDED, CLEAN), |s, _| {
+        let pair = deep(s, 4 * 64)?;
+        let fast = Fast::new(s, &pair)?;
+        let mut context = 0;
+        for _ in 0..2 {
+            fast.register(&pair, context)?;
+            for write in 1..=ROOM + 10 {
+                pair.a.write(context + write, 0, 8, pair.b.remote(0), 0)?;
+            }
+            context += ROOM + 11;
+            invalidate(&pair, context, &fast)?;
+            context += 1;
+        }
+        for done in 0..context {
+            pair.a.initiator_done(done)?;
+        }
+        HELD
+    });
+}
+
+#[test]
+fn what_does_not_fit_on_the_way_waits_behind_what_is_never_answered() {
+    for invalidates in [false, true] {
+        run(on_cable(SEEDED, CLEAN), |s, platform| {
+            let pair = deep(s, 2 * 64)?;
+            let fast = Fast::new(s, &pair)?;
+            fast.register(&pair, 0)?;
+            pair.a.initiator_done(0)?;
+            platform.pull_cable();
+            for write in 1..=ROOM {
+                pair.a.write(write, 0, 8, pair.b.remote(0), 0)?;
+            }
+            if invalidates {
+                invalidate(&pair, ROOM + 1, &fast)?;
+            } else {
+                pair.a.write(ROOM + 1, 0, 8, pair.b.remote(0), 0)?;
+            }
+            is_done(&pair.a.initiated().take_one()?, 1, NtStatus::IO_TIMEOUT)?;
+            for behind in 2..=ROOM + 1 {
+                is_done(&pair.a.initiated().take_one()?, behind, NtStatus::CANCELLED)?;
+            }
+            HELD
+        });
+    }
+}
+
+#[test]
+fn a_registration_that_is_flushed_first_is_not_carried_out() {
+    let scheduler = Scheduler::Seeded { seed: 7, preemption: 0 };
+    run(on_cable(scheduler, CLEAN), |s, _| {
+        let pair = Pair::new(s)?;
+        let fast = Fast::new(s, &pair)?;
+        fast.register(&pair, 1)?;
+        pair.a.qp.core().flush()?;
+        is_done(&pair.a.initiated().take_one()?, 1, NtStatus::CANCELLED)?;
+        HELD
     });
 }

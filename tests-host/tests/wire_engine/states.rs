@@ -6,7 +6,7 @@ use conformance::{
     Check, HELD, Verdict,
     client::{Connector, Pending, Session},
     fixture::{Pair, Plan, Side, Terms, listen},
-    host::HostPlatform,
+    host::{HostPlatform, Setup},
     platform::Family,
 };
 use engine::{connection::InterfaceAddress, wire::Wire};
@@ -45,6 +45,11 @@ impl<'s> Connecting<'s> {
 
 fn on_wire(work: impl Fn(&Session<'_>, &HostPlatform) -> Verdict) {
     run(on_cable(SEEDED, CLEAN), work);
+}
+
+/// As [`on_wire`], for what takes longer than the suite waits: two minutes, in microseconds of the machine.
+fn on_slow_wire(work: impl Fn(&Session<'_>, &HostPlatform) -> Verdict) {
+    run(Setup { patience: 120_000_000, ..on_cable(SEEDED, CLEAN) }, work);
 }
 
 #[test]
@@ -158,8 +163,11 @@ fn an_adapter_that_goes_ends_the_accept_of_its_own() {
         platform.devices()[1].port().abort();
         accepting.ends_with(NtStatus::CONNECTION_ABORTED)?;
         s.settle();
-        let late = connecting.active.core().complete_connect(Terms::new().on_a)?.wait()?;
-        assert_eq!(late, NtStatus::CONNECTION_ABORTED);
+        let active = connecting.active.core();
+        for _ in 0..2 {
+            active.complete_connect(Terms::new().on_a)?.ends_with(NtStatus::CONNECTION_ABORTED)?;
+        }
+        assert_eq!(active.reject(&[])?, NtStatus::CONNECTION_ABORTED);
         HELD
     });
 }
@@ -182,13 +190,7 @@ fn a_receive_whose_message_does_not_come_whole_is_as_good_as_before() {
         pair.a.write(1, 0, 64, pair.b.remote(0), 0)?;
         pair.a.initiator_done(1)?;
         pair.b.receive(7, 0, 4096)?;
-        let frame = platform.last_frame(0);
-        let (envelope, packet) = Envelope::parse(&frame).expect("the write");
-        let (mut bth, mut extended) = (packet.bth, packet.extended);
-        (bth.opcode, bth.psn, extended.reth) = (Opcode::SendFirst, bth.psn.plus(1), None);
-        let mut out = vec![0; FRAME];
-        let length = envelope.emit(&Packet { bth, extended, payload: &[0xEE; 1024] }, &mut out);
-        Wire::receive(&platform.devices()[1].wire().expect("a wire"), &out[..length]);
+        begin_a_message(platform, 1024);
         s.settle();
         pair.b.region.buffer.is_filled(0, 1024, 0xEE)?;
         platform.devices()[1].port().lose_connections();
@@ -200,4 +202,84 @@ fn a_receive_whose_message_does_not_come_whole_is_as_good_as_before() {
         assert_eq!((flushed.request, flushed.status), (7, NtStatus::CANCELLED));
         HELD
     });
+}
+
+#[test]
+fn an_accept_that_nobody_completes_ends_in_time() {
+    on_slow_wire(|s, _| {
+        let connecting = Connecting::new(s)?;
+        let accepting = connecting.accept()?;
+        connecting.connect.succeeds()?;
+        let status = accepting.wait()?;
+        assert!([NtStatus::IO_TIMEOUT, NtStatus::CONNECTION_ABORTED].contains(&status), "{status:?}");
+        let passive = connecting.passive.core();
+        assert_eq!(passive.reject(&[])?, NtStatus::CONNECTION_ABORTED);
+        connecting.accept()?.ends_with(NtStatus::CONNECTION_ABORTED)?;
+        HELD
+    });
+}
+
+#[test]
+fn an_accept_of_what_was_a_connection_is_refused() {
+    on_wire(|s, platform| {
+        let pair = Pair::new(s)?;
+        platform.devices()[0].port().lose_connections();
+        pair.link.b.core().wait_disconnect()?;
+        let (spare, terms) = (Side::new(&s.peer_adapter()?, &Plan::new(), 3)?, Terms::new());
+        let passive = pair.link.b.core();
+        passive.accept(spare.qp.core(), &terms.b, terms.on_b)?.ends_with(NtStatus::CONNECTION_INVALID)?;
+        HELD
+    });
+}
+
+#[test]
+fn a_disconnect_whose_wire_was_taken_away_ends_in_time() {
+    on_slow_wire(|s, platform| {
+        let pair = Pair::new(s)?;
+        platform.devices()[0].port().unplug();
+        pair.link.a.core().disconnect()?.ends_with(NtStatus::IO_TIMEOUT)?;
+        HELD
+    });
+}
+
+#[test]
+fn an_invalidation_of_what_cannot_be_invalidated_fails_in_its_turn() {
+    on_wire(|s, _| {
+        let pair = Pair::new(s)?;
+        pair.a.write(1, 0, 64, pair.b.remote(0), 0)?;
+        let status = pair.a.qp.core().invalidate_mr(2, pair.a.region.mr.core(), 0)?;
+        pair.a.initiator_done(1)?;
+        if status.is_success() {
+            let failed = pair.a.initiated().take_one()?;
+            assert_eq!((failed.request, failed.status.is_success()), (2, false));
+        }
+        HELD
+    });
+}
+
+#[test]
+fn a_flush_ends_a_receive_whose_message_never_ends() {
+    on_wire(|s, platform| {
+        let pair = Pair::new(s)?;
+        pair.a.write(1, 0, 64, pair.b.remote(0), 0)?;
+        pair.a.initiator_done(1)?;
+        pair.b.receive(7, 0, 4096)?;
+        begin_a_message(platform, 1024);
+        s.settle();
+        pair.b.qp.core().flush()?;
+        let flushed = pair.b.receive_cq.core().take_one()?;
+        assert_eq!((flushed.request, flushed.status), (7, NtStatus::CANCELLED));
+        HELD
+    });
+}
+
+/// The first packet of a message of several comes to the second adapter, as the first one would have sent it.
+fn begin_a_message(platform: &HostPlatform, bytes: usize) {
+    let frame = platform.last_frame(0);
+    let (envelope, packet) = Envelope::parse(&frame).expect("the write");
+    let (mut bth, mut extended) = (packet.bth, packet.extended);
+    (bth.opcode, bth.psn, extended.reth) = (Opcode::SendFirst, bth.psn.plus(1), None);
+    let mut out = vec![0; FRAME];
+    let length = envelope.emit(&Packet { bth, extended, payload: &vec![0xEE; bytes] }, &mut out);
+    Wire::receive(&platform.devices()[1].wire().expect("a wire"), &out[..length]);
 }

@@ -8,6 +8,7 @@ use conformance::{
     Case, Outcome, Run, Tally, cases,
     host::{Harness, Scheduler, Setup},
 };
+use engine::nic::NotReady;
 use ndkpi::{
     NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED as MODERATION, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED as RESIZE,
     NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED as IN_ORDER, NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED as LOOPBACK,
@@ -133,6 +134,17 @@ fn each_profile_leaves_its_flags_out() {
     let mut config = Config { versions: &[NDK_VERSION::V1_1], ..Config::default() };
     Profile::Ndkpi12.limit(&mut config);
     assert_eq!(config.versions, [NDK_VERSION::V1_1], "an older one stays");
+}
+
+#[test]
+fn a_card_tries_again_as_often_as_it_is_told() {
+    for (rnr_retries, ends) in [(0, true), (6, true), (7, false)] {
+        let mut config = Config { rnr_retries, ..Config::default() };
+        Profile::RoceV2ConnectX.limit(&mut config);
+        let is_counted = matches!(config.not_ready, NotReady::Retry { retries, .. } if retries == rnr_retries);
+        assert_eq!(is_counted, ends, "{rnr_retries}: {:?}", config.not_ready);
+        assert_eq!(matches!(config.not_ready, NotReady::Wait), !ends, "seven is for ever");
+    }
 }
 
 #[test]

@@ -44,6 +44,24 @@ fn a_window_gives_peers_its_bytes_and_no_others() {
 }
 
 #[test]
+fn a_region_says_whether_windows_keep_it() {
+    let world = World::new();
+    let domain = world.domain();
+    let buffer = Buffer::patterned(BASE, 1000, 4);
+    let region = registered(&domain, &buffer, Rights::LOCAL_WRITE);
+    let (window, fast) = (window(&domain), fast(&domain));
+    let local = region.local_token();
+    assert!(!domain.has_windows(local));
+    bind(&domain, &window, &region, BASE, 50, REMOTE).expect("in the region");
+    assert!(domain.has_windows(local));
+    for other in [window.remote_token(), fast.local_token(), region.remote_token(), 0xDEAD_BEEF] {
+        assert!(!domain.has_windows(other), "{other:#x} is no local token of a normal registration");
+    }
+    domain.invalidate(window.remote_token()).expect("bound");
+    assert!(!domain.has_windows(local));
+}
+
+#[test]
 fn rights_of_the_window_decide() {
     let world = World::new();
     let domain = world.domain();
