@@ -162,9 +162,9 @@ fn the_table_of_routes_has_those_that_addresses_bring_and_those_that_were_added(
                 found,
                 [
                     (IpAddr::from([10, 0, 0, 0]), 8, two),
-                    (address(11), 24, one),
+                    (address(0), 24, one),
                     (address(11), 32, one),
-                    (address(12), 24, two),
+                    (address(0), 24, two),
                     (address(12), 32, two)
                 ]
             );
@@ -216,11 +216,11 @@ fn who_listens_hears_of_routes_that_come_and_go() {
         let expected = [
             (MIB_NOTIFICATION_TYPE::INITIAL, None),
             (came, Some(ten)),
-            (came, Some((address(31), 24, one))),
+            (came, Some((address(0), 24, one))),
             (came, Some((address(31), 32, one))),
-            (went, Some((address(31), 24, one))),
+            (went, Some((address(0), 24, one))),
             (went, Some((address(31), 32, one))),
-            (went, Some((address(11), 24, one))),
+            (went, Some((address(0), 24, one))),
             (went, Some((address(11), 32, one))),
             (went, Some(ten)),
         ];

@@ -465,7 +465,7 @@ tests! {
         let here = call!(KeGetCurrentThread());
         assert_eq!(call!(PsGetThreadProcess(here)), call!(PsGetCurrentProcess()));
         assert_eq!(call!(IoThreadToProcess(here)), call!(PsGetCurrentProcess()));
-        assert_eq!((call!(KeSetBasePriorityThread(here, 2)), call!(KeSetBasePriorityThread(here, 0))), (0, 2));
+        assert_eq!((call!(KeSetBasePriorityThread(here, 2)), call!(KeSetBasePriorityThread(here, -16))), (0, 2));
         assert_eq!(call!(SeSinglePrivilegeCheck(7, 1)), 1);
     }
     sizes_are_those_of_the_machine by {

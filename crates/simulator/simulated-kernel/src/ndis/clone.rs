@@ -53,7 +53,8 @@ fn describe(state: &State, buffer: &NET_BUFFER, mdls: &mut Vec<usize>) -> Option
     for (start, length) in frame::pieces(buffer).into_iter().rev() {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let mdl = mdl::allocate(state, context::caller(), start.cast(), length)?;
-        mdl::build(state, mdl);
+        // The bytes may lie anywhere that another one's MDL describes.
+        mdl::fill(mdl);
         // SAFETY: a new MDL, which nobody else knows yet.
         unsafe { (*mdl).Next = first };
         mdls.push(mdl.expose_provenance());

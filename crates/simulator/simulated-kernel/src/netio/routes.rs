@@ -27,11 +27,21 @@ impl Route {
     }
 }
 
+/// The network that an address of that prefix is in.
+fn network_of(address: IpAddr, length: u8) -> IpAddr {
+    let kept = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+    let bits = bits(address).0 & kept;
+    match address {
+        IpAddr::V4(_) => Ipv4Addr::from_bits(u32::try_from(bits >> 96).unwrap_or(0)).into(),
+        IpAddr::V6(_) => Ipv6Addr::from_bits(bits).into(),
+    }
+}
+
 /// The routes that an address brings with it: to its link, and to itself.
 pub fn routes_of(address: &Address) -> [Route; 2] {
     let Address { index, ip, prefix, .. } = *address;
-    let on_link = Route { prefix: ip, length: prefix, index, metric: 256, loopback: false };
-    [on_link, Route { length: bits(ip).1, loopback: true, ..on_link }]
+    let on_link = Route { prefix: network_of(ip, prefix), length: prefix, index, metric: 256, loopback: false };
+    [on_link, Route { prefix: ip, length: bits(ip).1, loopback: true, ..on_link }]
 }
 
 impl Net {

@@ -161,15 +161,16 @@ pub fn set(state: &State, place: *mut KEVENT) -> bool {
     before
 }
 
-/// Whoever waits goes on, and who waits later does not: nobody can rely on it, as the reference says. Here a waiter that comes late has missed it.
+/// Whoever waits goes on, at the same instant in which the event is cleared: here a waiter looks later, so a pulse for one is not simulated.
 #[unsafe(no_mangle)]
 extern "C" fn KePulseEvent(place: *mut KEVENT, _increment: KPRIORITY, wait: BOOLEAN) -> LONG {
     routine!("KePulseEvent", DISPATCH_LEVEL, |state| {
         check_next_wait("KePulseEvent", wait, Irql::APC_LEVEL);
-        let before = set(state, place);
-        state.preempt();
-        event(state, place).reset();
-        LONG::from(before)
+        let event = event(state, place);
+        if state.dispatcher.is_waited_for(place.addr()) {
+            bug_check(Rule::NotSimulated, format_args!("a pulse of an event for which a thread waits"));
+        }
+        LONG::from(event.reset())
     })
 }
 

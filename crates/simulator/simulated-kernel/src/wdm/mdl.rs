@@ -231,13 +231,20 @@ pub fn free(state: &State, mdl: *mut MDL) {
 pub fn build(state: &State, mdl: *mut MDL) {
     state.known_or_own(mdl);
     // SAFETY: a known MDL, which the driver is just building.
-    let mdl = unsafe { &mut *mdl };
-    let start = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);
-    let end = start.addr() + mdl.ByteCount as usize - 1;
-    if paged::contains(start.addr()) || pool::is_live(start.addr()) != Some(true) || pool::is_live(end) != Some(true) {
+    let header = unsafe { mdl.read() };
+    let start = header.StartVa.addr() + header.ByteOffset as usize;
+    let end = start + header.ByteCount as usize - 1;
+    if paged::contains(start) || pool::is_live(start) != Some(true) || pool::is_live(end) != Some(true) {
         bug_check(Rule::BadMdl, format_args!("an MDL of memory that is no block of the non-paged pool"));
     }
-    mdl.MappedSystemVa = start;
+    fill(mdl);
+}
+
+/// Has a new MDL, or one that its driver is building, describe memory that is not pageable, wherever it lies.
+pub fn fill(mdl: *mut MDL) {
+    // SAFETY: an MDL that nobody else uses yet.
+    let mdl = unsafe { &mut *mdl };
+    mdl.MappedSystemVa = mdl.StartVa.wrapping_byte_add(mdl.ByteOffset as usize);
     mdl.MdlFlags |= FLAG_NON_PAGED;
 }
 

@@ -11,10 +11,15 @@ const LARGEST_EXPANSION: u64 = 0x12000 - 0x1000 - 0x1000;
 
 type Callout = unsafe extern "C" fn(PVOID);
 
-/// The lowest address of the stack, and the first behind it.
+/// A page: what is left at least.
+const PAGE: usize = 0x1000;
+
+/// The lowest address of the stack, and the first behind it. Where this kernel's own frames between those of drivers have taken more than Windows
+/// gives, a page is left.
 fn limits() -> (usize, usize) {
-    let top = stack::top();
-    (top - SIZE, top)
+    let (top, local) = (stack::top(), 0_u8);
+    let here = (&raw const local).addr();
+    ((top - SIZE).min(here - PAGE), top)
 }
 
 #[unsafe(no_mangle)]

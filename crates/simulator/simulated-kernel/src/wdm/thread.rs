@@ -253,14 +253,18 @@ extern "C" fn PsGetCurrentThreadId() -> HANDLE {
     })
 }
 
+/// `(HIGH_PRIORITY + 1) / 2`.
+const SATURATION: LONG = 16;
+
 /// How much higher or lower a priority is than that of the process: here of a thread of the system.
 #[unsafe(no_mangle)]
 extern "C" fn KeSetBasePriorityThread(thread: PKTHREAD, increment: LONG) -> LONG {
     routine!("KeSetBasePriorityThread", APC_LEVEL, |state| {
-        let priority = PRIORITY + increment;
-        if !(1..=31).contains(&priority) {
-            bug_check(Rule::BadArgument, format_args!("there is no priority {priority}"));
+        // As far as that is from the highest or the lowest of a class, the priority is that one.
+        if !(-SATURATION..=SATURATION).contains(&increment) {
+            bug_check(Rule::BadArgument, format_args!("a priority that is higher by {increment}"));
         }
+        let priority = (PRIORITY + increment).clamp(1, 31);
         let before = state.locked::<Threads>().priorities.insert(thread.addr(), priority);
         before.map_or(0, |before| before - PRIORITY)
     })
