@@ -19,7 +19,7 @@ use ndk::{
 };
 use network::{Datagrams, Pump, Segment};
 
-use crate::measure::each;
+use crate::measure::{Cores, each};
 
 /// Bytes of a write.
 pub const WRITE: usize = 64 << 10;
@@ -173,8 +173,9 @@ impl InMemory {
     }
 }
 
-/// Two adapters whose frames are datagrams on this machine.
+/// Two adapters whose frames are datagrams on this machine, each side with all its threads on its own core, as on a machine of its own.
 pub struct OverUdp {
+    cores: Cores,
     ends: Ends,
     remote: Remote,
     segments: [Arc<dyn Segment>; 2],
@@ -182,33 +183,34 @@ pub struct OverUdp {
 }
 
 impl OverUdp {
-    /// Makes and connects them.
-    pub fn start() -> Self {
+    /// Makes and connects them. The near side is on the first core, with the current thread.
+    pub fn start(cores: Cores) -> Self {
         let free = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
         let ports = free.map(|socket| socket.local_addr().expect("an address"));
         let segments = [0, 1].map(|number: usize| -> Arc<dyn Segment> {
             Arc::new(Datagrams::open(ports[number], ports[1 - number]).expect("a socket"))
         });
-        let wires = [0, 1].map(|number: usize| {
+        let wires = on_each(cores, |number| {
             let (config, wire, _) = config([1, 2][number]);
             let out = segments[number].clone();
             let cable = Box::new(Outlet(move |frames: &[&[u8]]| drop(out.send_all(frames))));
             Wired::unwatched(machine(), config, wire, cable).expect("an adapter on a wire")
         });
-        let pumps = pumps(&segments, &wires);
+        let pumps = pumps(cores, &segments, &wires);
         let ends = Ends::connect(&wires, [config(1).2, config(2).2]);
         drop(pumps);
         let remote = ends.far.mr.remote(0);
-        Self { ends, remote, segments, wires }
+        Self { cores, ends, remote, segments, wires }
     }
 
     /// Writes so many times; nanoseconds for a write. The writer drives its adapter, and a thread that does nothing else the other one.
     pub fn writes(&mut self, count: usize) -> f64 {
-        let Self { ends, remote, segments, wires } = self;
+        let Self { cores, ends, remote, segments, wires } = self;
         let near = &mut ends.near;
         let ends = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
+                cores.pin_second();
                 let mut driver = drive(&wires[1], &segments[1]);
                 while !ends.load(Relaxed) {
                     driver.turn(LOOK);
@@ -232,10 +234,11 @@ impl OverUdp {
 
     /// Sends a message there and one back, so many times; nanoseconds for both. Each side drives its adapter and polls.
     pub fn round_trips(&mut self, count: usize) -> f64 {
-        let Self { ends: Ends { near, far, .. }, segments, wires, .. } = self;
+        let Self { cores, ends: Ends { near, far, .. }, segments, wires, .. } = self;
         let begin = Barrier::new(2);
         thread::scope(|scope| {
             let answers = scope.spawn(|| {
+                cores.pin_second();
                 let mut driver = drive(&wires[1], &segments[1]);
                 echo(far, count, &begin, |cq| poll(cq, || _ = driver.turn(LOOK)));
             });
@@ -251,19 +254,30 @@ impl OverUdp {
 
     /// The same between consumers that wait for notifications, while threads of the machine do the work and others bring frames in.
     pub fn round_trips_by_threads(&mut self, count: usize) -> f64 {
-        let Self { ends: Ends { near, far, .. }, segments, wires, .. } = self;
-        let _pumps = pumps(segments, wires);
+        let Self { cores, ends: Ends { near, far, .. }, segments, wires, .. } = self;
+        let _pumps = pumps(*cores, segments, wires);
         let begin = Barrier::new(2);
         thread::scope(|scope| {
-            scope.spawn(|| echo(far, count, &begin, wait));
+            scope.spawn(|| {
+                cores.pin_second();
+                echo(far, count, &begin, wait);
+            });
             ask(near, count, &begin, wait)
         })
     }
 }
 
+/// Makes something of each side on its core, on which the threads that it starts stay. The current thread is on the first one then.
+fn on_each<T>(cores: Cores, mut make: impl FnMut(usize) -> T) -> [T; 2] {
+    cores.pin_second();
+    let far = make(1);
+    cores.pin_first();
+    [make(0), far]
+}
+
 /// Threads that bring frames in.
-fn pumps(segments: &[Arc<dyn Segment>; 2], wires: &[Wired; 2]) -> [Pump; 2] {
-    [0, 1].map(|number: usize| {
+fn pumps(cores: Cores, segments: &[Arc<dyn Segment>; 2], wires: &[Wired; 2]) -> [Pump; 2] {
+    on_each(cores, |number| {
         let plug = wires[number].plug();
         Pump::start(segments[number].clone(), move |frame| plug.receive(frame)).expect("a thread")
     })

@@ -12,13 +12,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recv, recvmmsg, sendmmsg};
+use nix::sys::socket::{
+    ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, recv, recvmmsg, sendmmsg, sendmsg, setsockopt,
+    sockopt::UdpGroSegment,
+};
 
 use super::{
     HEADERS, PAYLOAD, WRITE,
     pair::{IN_FLIGHT, SPIN},
 };
-use crate::measure::each;
+use crate::measure::{Cores, each};
 
 /// Datagrams of one call.
 const BATCH: usize = 32;
@@ -46,17 +49,18 @@ fn sockets() -> [UdpSocket; 2] {
     sockets
 }
 
-/// The other side, on a thread that ends with the value.
+/// The other side, on a thread that ends with the value, on the second core.
 struct Side {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Side {
-    fn start(mut turn: impl FnMut() + Send + 'static) -> Self {
+    fn start(cores: Cores, mut turn: impl FnMut() + Send + 'static) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let over = ends.clone();
         let thread = thread::spawn(move || {
+            cores.pin_second();
             while !over.load(Relaxed) {
                 turn();
             }
@@ -82,7 +86,7 @@ pub struct Stream {
 
 impl Stream {
     /// Starts the receiver.
-    pub fn start() -> Self {
+    pub fn start(cores: Cores) -> Self {
         let [socket, far] = sockets();
         let mut room = vec![[0; HEADERS + PAYLOAD]; BATCH];
         let (mut memory, mut came) = (vec![0; WRITE], 0);
@@ -102,7 +106,7 @@ impl Stream {
                 }
             }
         };
-        Self { socket, _side: Side::start(turn) }
+        Self { socket, _side: Side::start(cores, turn) }
     }
 
     fn send(&self, memory: &[u8]) {
@@ -132,43 +136,75 @@ impl Stream {
     }
 }
 
-/// A datagram there and one back.
+/// How both sides of an echo wait, and what they send.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Way {
+    /// They look for a message for a while before they sleep.
+    pub polls: bool,
+    /// Behind each message goes the answer to the one before: the two datagrams that a message takes, which go through the system as one
+    /// where it can.
+    pub answers: bool,
+}
+
+/// A message there and one back.
 pub struct Echo {
     socket: UdpSocket,
-    polls: bool,
+    way: Way,
     _side: Side,
 }
 
-/// Takes a datagram: sleeps until it comes, after it has looked for a while if it `polls`. Returns false if none has come.
-fn take(socket: &UdpSocket, polls: bool) -> bool {
-    let mut place = [0; SMALL];
+/// Sends a message.
+fn send(socket: &UdpSocket, way: Way) -> bool {
+    let message = [0; SMALL + ANSWER];
+    if !way.answers {
+        return socket.send(&message[..SMALL]).is_ok();
+    }
+    let each = u16::try_from(SMALL).expect("a short message");
+    let parts = [ControlMessage::UdpGsoSegments(&each)];
+    sendmsg::<SockaddrStorage>(socket.as_raw_fd(), &[IoSlice::new(&message)], &parts, MsgFlags::empty(), None).is_ok()
+}
+
+/// Takes a message, and the answer behind it. Returns false if none has come.
+fn take(socket: &UdpSocket, way: Way) -> bool {
+    let mut place = [0; SMALL + ANSWER];
+    let mut left = if way.answers { place.len() } else { SMALL };
     let began = Instant::now();
-    while polls && began.elapsed() < SPIN {
-        if recv(socket.as_raw_fd(), &mut place, MsgFlags::MSG_DONTWAIT).is_ok() {
-            return true;
+    // They come as one, or one by one.
+    while way.polls && left > 0 && began.elapsed() < SPIN {
+        let came = recv(socket.as_raw_fd(), &mut place, MsgFlags::MSG_DONTWAIT);
+        left = left.saturating_sub(came.unwrap_or_default());
+    }
+    while left > 0 {
+        match socket.recv(&mut place) {
+            Ok(length) => left = left.saturating_sub(length),
+            Err(_) => return false,
         }
     }
-    socket.recv(&mut place).is_ok()
+    true
 }
 
 impl Echo {
-    /// Starts who answers. Both sides sleep until a datagram comes, or look for it before they do.
-    pub fn start(polls: bool) -> Self {
+    /// Starts who answers.
+    pub fn start(cores: Cores, way: Way) -> Self {
         let [socket, far] = sockets();
+        if way.answers {
+            // A system that cannot gives them one by one.
+            let _ = [&socket, &far].map(|socket| setsockopt(socket, UdpGroSegment, &true));
+        }
         let turn = move || {
-            if take(&far, polls) {
-                let _ = far.send(&[0; SMALL]);
+            if take(&far, way) {
+                let _ = send(&far, way);
             }
         };
-        Self { socket, polls, _side: Side::start(turn) }
+        Self { socket, way, _side: Side::start(cores, turn) }
     }
 
     /// So many round trips; nanoseconds for one.
     pub fn round_trips(&self, count: usize) -> f64 {
         let began = Instant::now();
         for _ in 0..count {
-            self.socket.send(&[0; SMALL]).expect("a datagram is sent");
-            assert!(take(&self.socket, self.polls), "an answer");
+            assert!(send(&self.socket, self.way), "a message is sent");
+            assert!(take(&self.socket, self.way), "an answer");
         }
         each(began.elapsed(), count)
     }
