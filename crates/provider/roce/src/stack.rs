@@ -20,8 +20,9 @@ use crate::{
     counters::Counters,
     failure::Failure,
     interface::{Interface, Network},
-    neighbours::Neighbours,
-    qp::{PostError, QueuePair, Request, Sizes, State},
+    neighbours::{Neighbour, Neighbours},
+    path::{Path, source_port},
+    qp::{Link, PostError, QueuePair, Request, Sizes, State},
     queue_pairs::QueuePairs,
     wire::{
         Envelope, Ethernet, Ip, Kind, Mac, Packet, Unreadable, cm as message, ethernet::ethertype, frame::MOST_HEADERS,
@@ -166,6 +167,43 @@ impl Stack {
                 entry.qp.tick(now, adapter, &mut self.counters);
             }
         }
+    }
+
+    /// Connects a queue pair without the connection manager: both sides have told each other their numbers out of band, as the programs
+    /// of libibverbs do over TCP. Of the path in `link` the addresses count, the traffic class and the hop limit.
+    ///
+    /// Returns false as long as the peer's station is not known, which is asked for: to be called again when frames have come in. Nobody
+    /// watches over such a connection: the peer's end is seen by the silence, and its station stays the same.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Unknown`], [`CallError::WrongState`], [`CallError::BadAddress`]; [`CallError::NoRoute`], also if no station answers;
+    /// [`CallError::NoRoom`] for a neighbour more, or if its packets are larger than those of the network.
+    pub fn connect_out_of_band(&mut self, now: u64, link: &Link) -> Result<bool, CallError> {
+        let Self { interface, qps, neighbours, .. } = self;
+        let entry = qps.get_mut(link.qp).ok_or(CallError::Unknown)?;
+        let Path { local, remote, .. } = link.path;
+        if entry.connection != 0 || entry.qp.state() != State::Idle {
+            return Err(CallError::WrongState);
+        }
+        if !interface.has(local) || interface.has(remote) || remote.is_ipv4() != local.is_ipv4() {
+            return Err(CallError::BadAddress);
+        }
+        if link.mtu > interface.mtu {
+            return Err(CallError::NoRoom);
+        }
+        let next_hop = interface.next_hop(remote).ok_or(CallError::NoRoute)?;
+        let remote_mac = match neighbours.resolve(now, next_hop) {
+            Neighbour::Known(mac) => mac,
+            Neighbour::Asked => return Ok(false),
+            Neighbour::NoRoom => return Err(CallError::NoRoom),
+            Neighbour::Silent => return Err(CallError::NoRoute),
+        };
+        let (local_mac, tag, source_port) = (interface.mac, interface.tag, source_port(link.qp, link.remote_qpn));
+        let path = Path { local_mac, remote_mac, tag, source_port, ..link.path };
+        let is_connected = entry.qp.connect(Link { path, ..*link });
+        qps.touch(now, link.qp);
+        if is_connected { Ok(true) } else { Err(CallError::WrongState) }
     }
 
     /// Posts a request (see [`QueuePair::post`]).

@@ -8,7 +8,10 @@ use common::world::{Side, World};
 use roce::{
     Counters, FRAME, Failure, NETWORKS, Network,
     cm::{CallError, EventKind},
-    qp::{Sizes, Work},
+    mtu::Mtu,
+    path::Path,
+    psn::Psn,
+    qp::{Link, Sizes, Work},
     wire::{Bth, Deth, Envelope, Ethernet, Extended, Opcode, Packet, cm, ethernet::ethertype},
 };
 
@@ -409,4 +412,97 @@ fn an_interface_hears_what_is_for_its_addresses_of_now() {
     assert_eq!(world.sides[1].stack.counters().not_for_us, before + 1);
     assert_eq!(world.sides[1].stack.counters().rnr_naks_received, 0);
     assert!(world.sides[0].memory.completed.is_empty(), "no answer");
+}
+
+/// What the side knows of the other one's queue pair, whose first packets have the number of their side.
+fn out_of_band(side: usize, qp: u32, remote_qpn: u32) -> Link {
+    let address = |side: usize| [10, 0, 0, side as u8 + 1].into();
+    let psn = |side: usize| Psn::new(0xAB_0000 | side as u32);
+    Link {
+        qp,
+        remote_qpn,
+        path: Path {
+            local_mac: [0; 6],
+            remote_mac: [0; 6],
+            tag: None,
+            local: address(side),
+            remote: address(1 - side),
+            source_port: 0,
+            traffic_class: 0,
+            hop_limit: 64,
+        },
+        mtu: Mtu::Bytes1024,
+        send_psn: psn(side),
+        receive_psn: psn(1 - side),
+        inbound_reads: 1,
+        outbound_reads: 1,
+        ack_timeout: Some(67_000),
+        retry_count: 7,
+        rnr_retry_count: 7,
+        rnr_timer: 12,
+    }
+}
+
+#[test]
+fn queue_pairs_are_connected_out_of_band_once_their_stations_are_known() {
+    let mut world = World::new(1);
+    let qps = [world.create(0), world.create(1)];
+    let links = [out_of_band(0, qps[0], qps[1]), out_of_band(1, qps[1], qps[0])];
+    for (side, link) in links.iter().enumerate() {
+        let connect = |world: &mut World| world.sides[side].stack.connect_out_of_band(world.now, link);
+        assert_eq!(connect(&mut world), Ok(false), "its station is asked for");
+        world.run(1000);
+        assert_eq!(connect(&mut world), Ok(true));
+        assert_eq!(connect(&mut world), Err(CallError::WrongState), "once");
+    }
+    for (side, qp) in qps.into_iter().enumerate() {
+        world.sides[1 - side].memory.post_receive(7, 5000);
+        assert!(world.post(side, qp, 1, SEND, vec![side as u8; 5000]));
+        world.run(1_000_000);
+        assert_eq!(world.sides[side].memory.outcomes(), [(1, Ok(()))]);
+        let (received, bytes) = world.sides[1 - side].memory.received.pop().expect("the message");
+        assert_eq!((received.outcome, bytes), (Ok(()), vec![side as u8; 5000]));
+    }
+    // The peer's end is seen by the silence.
+    let Side { stack, memory, .. } = &mut world.sides[1];
+    stack.destroy_queue_pair(world.now, qps[1], memory);
+    assert!(world.post(0, qps[0], 2, SEND, vec![1]));
+    world.run(60_000_000);
+    assert_eq!(world.sides[0].memory.outcomes()[1..], [(2, Err(Failure::RetryExceeded))]);
+}
+
+#[test]
+fn what_cannot_be_connected_out_of_band_says_why() {
+    let mut world = World::new(1);
+    let qp = world.create(0);
+    let right = out_of_band(0, qp, 7);
+    let to = |local: [u8; 4], remote: [u8; 4]| Link {
+        path: Path { local: local.into(), remote: remote.into(), ..right.path },
+        ..right
+    };
+    let (ours, peer) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let six = Link { path: Path { remote: "fd00::2".parse().expect("an address"), ..right.path }, ..right };
+    for (link, error) in [
+        (Link { qp: qp + 1, ..right }, CallError::Unknown),
+        (to([10, 0, 0, 9], peer), CallError::BadAddress),
+        (to(ours, ours), CallError::BadAddress),
+        (six, CallError::BadAddress),
+        (to(ours, [192, 0, 2, 1]), CallError::NoRoute),
+        (Link { mtu: Mtu::Bytes2048, ..right }, CallError::NoRoom),
+    ] {
+        assert_eq!(world.sides[0].stack.connect_out_of_band(world.now, &link), Err(error), "{link:?}");
+    }
+    world.deaf[1] = true;
+    let mut tries = (0..100).map(|_| {
+        let outcome = world.sides[0].stack.connect_out_of_band(world.now, &right);
+        world.run(100_000);
+        outcome
+    });
+    assert_eq!(tries.next(), Some(Ok(false)), "it is asked for");
+    assert_eq!(tries.find(Result::is_err), Some(Err(CallError::NoRoute)), "nobody answers");
+    // One that the connection manager has.
+    let mut world = World::new(1);
+    let ends = world.connect(false);
+    let link = out_of_band(0, ends[0].1, 7);
+    assert_eq!(world.sides[0].stack.connect_out_of_band(world.now, &link), Err(CallError::WrongState));
 }

@@ -158,7 +158,7 @@ fn agreed(log: &Path, cases: usize) -> Option<String> {
 #[test]
 fn a_script_has_a_step_for_each_verdict_of_the_guest() {
     for short in [false, true] {
-        let job = Job::new(short, 0, 0);
+        let job = Job::new(short, 0, 0, false);
         let script = script(&job, 10_000);
         // The guest's own refused connection has none here: nobody listens.
         assert_eq!(script.matches("do = \"ioctl\"").count(), 2 * job.cases.len() + 1);

@@ -23,12 +23,13 @@ const PACKAGES: &str = "busybox-static iproute2 rdmacm-utils ibverbs-utils ibver
     libnl-route-3-200 libc6 libmnl0 libelf1 libbpf1 libcap2 libbsd0 libmd0 libselinux1 libpcre2-8-0 libtirpc3 libxtables12 zlib1g \
     libgcc-s1 perftest libibumad3 libpci3 libudev1 libdb5.3 libzstd1 liblzma5 libgssapi-krb5-2 libkrb5-3 libk5crypto3 libkrb5support0 libcom-err2 libkeyutils1";
 
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 13] = [
     "bin/busybox",
     "bin/ip",
     "usr/bin/rdma",
     "usr/bin/rping",
     "usr/bin/ucmatose",
+    "usr/bin/ibv_rc_pingpong",
     "usr/bin/ib_send_bw",
     "usr/bin/ib_write_bw",
     "usr/bin/ib_read_bw",

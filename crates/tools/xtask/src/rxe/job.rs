@@ -20,6 +20,8 @@ pub struct Job {
     pub at_once: u32,
     /// Programs of perftest, without `ib_`.
     pub tests: Vec<&'static str>,
+    /// Bytes of ibv_rc_pingpong's messages, and round trips: where its TCP comes too.
+    pub pingpongs: Vec<(u32, u32)>,
 }
 
 /// Bytes of perftest's messages, and how many.
@@ -40,7 +42,7 @@ const FULL: [(u8, u32, u32); 10] = [
 ];
 
 impl Job {
-    pub fn new(short: bool, loss: u32, largest: u32) -> Self {
+    pub fn new(short: bool, loss: u32, largest: u32, has_tcp: bool) -> Self {
         // Fewer messages where each loss costs time.
         let fewer = |count: u32| match loss {
             0 => count,
@@ -57,12 +59,18 @@ impl Job {
             // What they say to each other is the same, and they end when they are not fast enough.
             _ => &[],
         };
-        Self { cases, sizes, at_once: if short { 16 } else { 64 }, tests: tests.to_vec() }
+        let pingpongs: &[_] = match (has_tcp, short) {
+            (false, _) => &[],
+            (true, true) => &[(4096, 100)],
+            (true, false) => &[(1, 100), (4096, 400), (100_000, 40)],
+        };
+        let pingpongs = pingpongs.iter().map(|&(size, count)| (size, fewer(count))).collect();
+        Self { cases, sizes, at_once: if short { 16 } else { 64 }, tests: tests.to_vec(), pingpongs }
     }
 
     /// How many cases the guest judges.
     pub fn verdicts(&self) -> usize {
-        self.pings_judged() + 2 * self.sizes.len() + 1 + 2 * self.tests.len()
+        self.pings_judged() + 2 * self.sizes.len() + 1 + 2 * self.tests.len() + 2 * self.pingpongs.len()
     }
 
     /// How many of them are rping's.
@@ -111,6 +119,17 @@ impl Job {
             let client = format!("ib_{test} -R -F -s {size} -n {count} 10.0.0.2");
             script += &until_there(&client, &format!("{test} client"));
         }
+        if !self.pingpongs.is_empty() {
+            script += "gid=$(cd /sys/class/infiniband/rxe0/ports/1/gids; grep -l :ffff:0a00:0001 * | head -n 1)\n";
+        }
+        for (size, count) in &self.pingpongs {
+            let server = format!("ibv_rc_pingpong -g $gid -s {size} -n {count}");
+            script += &once(&server, &format!("rc_pingpong server {size}"), "$?");
+        }
+        for (size, count) in &self.pingpongs {
+            let client = format!("ibv_rc_pingpong -g $gid -s {size} -n {count} -p $port 10.0.2.2");
+            script += &until_there(&client, &format!("rc_pingpong client {size}"));
+        }
         // For many connections, and for the end in the middle.
         _ = writeln!(script, "rping -s -P -a 10.0.0.1 > /tmp/out 2>&1");
         script
@@ -134,7 +153,7 @@ fn until_there(command: &str, what: &str) -> String {
 fn a_script_says_every_verdict() {
     for short in [false, true] {
         for (loss, largest) in [(0, 1 << 20), (5, 1 << 16)] {
-            let job = Job::new(short, loss, largest);
+            let job = Job::new(short, loss, largest, loss > 0);
             assert_eq!(job.script().matches("JUDGE").count(), job.verdicts());
         }
     }

@@ -44,8 +44,8 @@ const PORTS: Ports = Ports::of(0);
 
 /// Has Linux' rxe, in a QEMU guest, judge the wire
 ///
-/// A guest with rdma_rxe runs rping, ucmatose and perftest; `ndkctl wire` is the other end, as an ordinary program: no privileges, no kernel module
-/// here. Both directions, IPv4 and IPv6, data compared; clean over one frame a datagram, and over VXLAN with 1 and 5 % of frames lost each
+/// A guest with rdma_rxe runs rping, ucmatose, perftest and ibv_rc_pingpong; `ndkctl wire` is the other end, as an ordinary program: no
+/// privileges, no kernel module here (of the last one an example of the crate roce is). Both directions, IPv4 and IPv6, data compared; clean over one frame a datagram, and over VXLAN with 1 and 5 % of frames lost each
 /// way; refusals; many connections; a guest that is stopped in the middle. Then the example nvme_read reads and writes blocks of Linux'
 /// NVMe target, compared on both sides. Five minutes where QEMU has to emulate the processor.
 ///
@@ -106,10 +106,18 @@ impl Rxe {
         if self.driver {
             driver::need(context)?;
             for (name, percent) in [("driver-clean", 0), ("driver-lossy", 1)] {
-                driver::judge(context, &guest, &ndkctl, name, &Job::new(self.short, percent, 0), percent * 10_000)?;
+                driver::judge(
+                    context,
+                    &guest,
+                    &ndkctl,
+                    name,
+                    &Job::new(self.short, percent, 0, false),
+                    percent * 10_000,
+                )?;
             }
             return Ok(());
         }
+        let pingpong = context.example("roce", "rc_pingpong")?;
         let many = if self.short { 50 } else { 1000 };
         let mut runs = vec![
             Run {
@@ -136,7 +144,8 @@ impl Rxe {
         // Beside each other: with losses most of the time is spent waiting.
         let outcomes: Vec<Result<bool>> = thread::scope(|scope| {
             #[expect(clippy::needless_collect, reason = "all begin before the first is waited for")]
-            let threads: Vec<_> = runs.iter().map(|run| scope.spawn(|| self.judge(run, &guest, &ndkctl))).collect();
+            let threads: Vec<_> =
+                runs.iter().map(|run| scope.spawn(|| self.judge(run, &guest, &ndkctl, &pingpong))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a run has panicked"))).collect()
         });
         let mut failed = 0;
@@ -160,11 +169,11 @@ impl Rxe {
     }
 
     /// One run; whether rxe agrees.
-    fn judge(&self, run: &Run, guest: &Guest, ndkctl: &Path) -> Result<bool> {
+    fn judge(&self, run: &Run, guest: &Guest, ndkctl: &Path, pingpong: &Path) -> Result<bool> {
         // A shell is one thread's.
         let context = Context::new(false)?;
-        let job = Job::new(self.short, run.loss, run.largest);
-        let mut judged = Judged { run, job: &job, ndkctl, failures: Vec::new() };
+        let job = Job::new(self.short, run.loss, run.largest, run.network == Network::Vxlan);
+        let mut judged = Judged { run, job: &job, ndkctl, pingpong, failures: Vec::new() };
         let begun = Instant::now();
         judged.judge(&context, guest)?;
         judged.failures.iter().for_each(|failure| println!("{}: {failure}", run.name));
@@ -179,6 +188,8 @@ struct Judged<'a> {
     run: &'a Run,
     job: &'a Job,
     ndkctl: &'a Path,
+    /// The example of `roce`.
+    pingpong: &'a Path,
     failures: Vec<String>,
 }
 
@@ -217,6 +228,7 @@ impl Judged<'_> {
             ["serve", "--ucmatose", "--port", "7472", "--size", "3000", "--count", "10", "--connections", &at_once];
         self.ours(&scratch, 0, "ucmatose-at-once", &serve)?;
         self.perftest(&scratch)?;
+        self.pingpongs(&scratch)?;
         let connections = self.run.connections.to_string();
         self.ours(
             &scratch,
@@ -251,6 +263,29 @@ impl Judged<'_> {
             for test in &names {
                 let words = [begin, &["--perftest", test, "--size", &size, "--count", &count]].concat();
                 self.ours(scratch, 0, &format!("{test}-{what}"), &words)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// ibv_rc_pingpong as a server, then as a client. Its TCP comes by the ports that VXLAN has for UDP.
+    fn pingpongs(&mut self, scratch: &Path) -> Result<()> {
+        let Ports { here, there } = self.run.ports;
+        for (port, what, host) in [(there, "client", Some("127.0.0.1")), (here, "server", None)] {
+            for (size, count) in &self.job.pingpongs {
+                let words = [("--size", *size), ("--iters", *count), ("--lose", self.run.loss * 10)];
+                let mut ours = Command::new(self.pingpong);
+                ours.args(["--local", "10.0.0.2/24", "--port", &port.to_string()]).args(host);
+                ours.args(["--bind", &format!("127.0.0.1:{here}"), "--peer", &format!("127.0.0.1:{there}")]);
+                ours.args(words.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]));
+                let output = ours.output()?;
+                fs::write(scratch.join(format!("rc-pingpong-{what}-{size}.txt")), &output.stdout)?;
+                if output.status.success() {
+                    println!("  {} rc-pingpong-{what}-{size}: right", self.run.name);
+                } else {
+                    let said = String::from_utf8_lossy(&output.stderr);
+                    self.failures.push(format!("    rc-pingpong-{what}-{size}: {}: {said}", output.status));
+                }
             }
         }
         Ok(())
@@ -321,7 +356,10 @@ impl Running {
                 ),
                 "dgram",
             ),
-            Network::Vxlan => (format!("user,id=n0,hostfwd=udp:127.0.0.1:{there}-:{here}"), "vxlan"),
+            Network::Vxlan => (
+                format!("user,id=n0,hostfwd=udp:127.0.0.1:{there}-:{here},hostfwd=tcp:127.0.0.1:{there}-:18515"),
+                "vxlan",
+            ),
         };
         Self::machine_of(guest, scratch, initrd, &format!("network={name} port={here}"), &netdev, &[])
     }
