@@ -102,6 +102,39 @@ fn a_connect_ends_with_the_status_of_the_page() {
     });
 }
 
+/// The reason of the REJ that an adapter has sent last, and the first bytes that it has for the consumer.
+fn refused_with(platform: &HostPlatform, adapter: usize) -> (u16, [u8; 2]) {
+    let frame = platform.last_frame(adapter);
+    let (_, packet) = Envelope::parse(&frame).expect("a message of the connection manager");
+    let mad = Mad::parse(packet.payload).expect("a message");
+    let rej: &Rej = mad.message().expect("a REJ");
+    (rej.reason.get(), [rej.private[0], rej.private[1]])
+}
+
+#[test]
+fn a_paused_listener_answers_as_if_nobody_listened_and_one_that_rejects_does_not() {
+    on_machine(|s, platform| {
+        let (listener, to) = listen(s, Family::V4)?;
+        let (side, from) = (Side::new(&s.adapter()?, &Plan::new(), 1)?, s.address(0, Family::V4, 0)?);
+        let connect = || {
+            let connector = s.adapter()?.create_connector()?;
+            let connecting = connector.core().connect(side.qp.core(), from, to, &Terms::new().a)?;
+            Ok::<_, conformance::Stop>((connector, connecting))
+        };
+        listener.pause(true)?;
+        connect()?.1.ends_with(NtStatus::CONNECTION_REFUSED)?;
+        assert_eq!(refused_with(platform, 1), (8, [0; 2]));
+        assert_eq!(listener.events(), 0);
+        listener.pause(false)?;
+        let (_connector, connecting) = connect()?;
+        let passive = listener.take()?;
+        assert_eq!(passive.core().reject(b"no")?, NtStatus::SUCCESS);
+        connecting.ends_with(NtStatus::CONNECTION_REFUSED)?;
+        assert_eq!(refused_with(platform, 1), (28, *b"no"), "as one whose connector is closed does without a word");
+        Ok(())
+    });
+}
+
 #[test]
 fn an_accept_is_aborted_whatever_the_reason() {
     for reason in REASONS {
