@@ -4,7 +4,7 @@ use conformance::{
     Check, Platform as _, Stop,
     client::{Buffer, FastRegistration, Mapping, Mr, PAGE, Session},
     fixture::{Pair, Plan, Side, is_done, posted},
-    host::Impairments,
+    host::{HostPlatform, Impairments},
 };
 use ndkpi::{
     NDK_OP_FLAG_ALLOW_LOCAL_WRITE as LOCAL_WRITE, NDK_OP_FLAG_DEFER as DEFER,
@@ -56,9 +56,17 @@ impl<'s> Fast<'s> {
 }
 
 /// Frames that A has sent until nothing moves any more.
-fn sent(s: &Session<'_>, platform: &conformance::host::HostPlatform) -> u64 {
+fn sent(s: &Session<'_>, platform: &HostPlatform) -> u64 {
     s.settle();
     counters(platform, 0).packets_sent
+}
+
+/// Waits until A has sent so many packets. None of them is answered: the registration among the requests must not wait for that.
+fn go_out(s: &Session<'_>, platform: &HostPlatform, packets: u64) {
+    while counters(platform, 0).packets_sent < packets {
+        assert_eq!(counters(platform, 0).timeouts, 0, "the registration waits for what is before it");
+        s.settle();
+    }
 }
 
 #[test]
@@ -74,10 +82,7 @@ fn a_fast_registration_waits_for_no_answer() {
         fast.register(&pair, 3)?;
         fast.write(&pair, 4, 0)?;
         // Nothing was answered, and all of it is on its way: a packet of the first write, four of the second.
-        while counters(platform, 0).packets_sent < before + 5 {
-            assert_eq!(counters(platform, 0).timeouts, 0, "the registration waits for the write before it");
-            s.settle();
-        }
+        go_out(s, platform, before + 5);
         is_done(&pair.a.initiated().take_one()?, 2, NtStatus::IO_TIMEOUT)?;
         is_done(&pair.a.initiated().take_one()?, 3, NtStatus::CANCELLED)?;
         is_done(&pair.a.initiated().take_one()?, 4, NtStatus::CANCELLED)?;
@@ -152,8 +157,8 @@ fn a_fenced_registration_waits_for_the_reads_before_it() {
     });
 }
 
-/// Looks that a registration and what uses it go out behind what `before` posts, of which nothing is answered: with a fence or without.
-fn goes_out_behind(flags: u32, packets: u64, before: impl Fn(&Pair<'_>, &Fast<'_>) -> Check) {
+/// Looks that a registration, with a fence or without, and what uses it go out behind what `before` posts, a packet that is not answered.
+fn goes_out_behind(flags: u32, before: impl Fn(&Pair<'_>, &Fast<'_>) -> Check) {
     run(on_cable(SEEDED, CLEAN), |s, platform| {
         let pair = Pair::new(s)?;
         let [other, fast] = [Fast::new(s, &pair)?, Fast::new(s, &pair)?];
@@ -164,37 +169,34 @@ fn goes_out_behind(flags: u32, packets: u64, before: impl Fn(&Pair<'_>, &Fast<'_
         before(&pair, &other)?;
         fast.register_with(&pair, 8, LOCAL_WRITE | flags)?;
         fast.write(&pair, 9, 0)?;
-        while counters(platform, 0).packets_sent < sent_before + packets + 4 {
-            assert_eq!(counters(platform, 0).timeouts, 0, "the registration waits for what is before it");
-            s.settle();
-        }
+        go_out(s, platform, sent_before + 5);
         conformance::HELD
     });
 }
 
 #[test]
 fn a_fence_waits_for_reads_only() {
-    goes_out_behind(READ_FENCE, 1, |pair, _| pair.a.write(2, 0, 64, pair.b.remote(0), 0));
+    goes_out_behind(READ_FENCE, |pair, _| pair.a.write(2, 0, 64, pair.b.remote(0), 0));
 }
 
 #[test]
 fn a_registration_without_a_fence_waits_for_no_read() {
-    goes_out_behind(0, 1, |pair, _| pair.a.read(2, 0, 64, pair.b.remote(0), 0));
+    goes_out_behind(0, |pair, _| pair.a.read(2, 0, 64, pair.b.remote(0), 0));
 }
 
 #[test]
 fn a_registration_waits_for_no_end_of_another_region() {
-    goes_out_behind(0, 1, |pair, other| read_and_invalidate(pair, 2, other));
-    goes_out_behind(0, 1, |pair, other| {
+    goes_out_behind(0, |pair, other| read(pair, 2, other, INVALIDATE_SINK));
+    goes_out_behind(0, |pair, other| {
         pair.a.write(2, 0, 64, pair.b.remote(0), 0)?;
         posted("NdkInvalidate", pair.a.qp.invalidate_mr(3, other.mr.core(), 0)?)
     });
 }
 
-/// A read into the region, which invalidates it.
-fn read_and_invalidate(pair: &Pair<'_>, context: usize, fast: &Fast<'_>) -> Check {
+/// A read into the region, which it invalidates with `INVALIDATE_SINK`.
+fn read(pair: &Pair<'_>, context: usize, fast: &Fast<'_>, flags: u32) -> Check {
     let sink = [fast.buffer.element(0, 64, fast.mr.local_token()?)];
-    posted("NdkRead", pair.a.qp.read(context, &sink, pair.b.remote(0), INVALIDATE_SINK)?)
+    posted("NdkRead", pair.a.qp.read(context, &sink, pair.b.remote(0), flags)?)
 }
 
 #[test]
@@ -206,7 +208,7 @@ fn a_registration_of_a_region_waits_for_the_read_that_invalidates_it() {
         for context in (0..40).step_by(4) {
             fast.buffer.fill(0, PAGE, 0)?;
             fast.register_with(&pair, context, LOCAL_WRITE | READ_SINK)?;
-            read_and_invalidate(&pair, context + 1, &fast)?;
+            read(&pair, context + 1, &fast, INVALIDATE_SINK)?;
             // It is free again only then.
             fast.register(&pair, context + 2)?;
             posted("NdkInvalidate", pair.a.qp.invalidate_mr(context + 3, fast.mr.core(), 0)?)?;
@@ -229,13 +231,7 @@ fn what_uses_the_memory_of_a_read_waits_for_one_that_invalidates_it_and_for_no_o
             pair.a.initiator_done(1)?;
             platform.pull_cable();
             let before = sent(s, platform);
-            // One that invalidates, of this region or of another.
-            if invalidates {
-                read_and_invalidate(&pair, 2, &fast)?;
-            } else {
-                let sink = [fast.buffer.element(0, 64, fast.mr.local_token()?)];
-                posted("NdkRead", pair.a.qp.read(2, &sink, pair.b.remote(0), 0)?)?;
-            }
+            read(&pair, 2, &fast, if invalidates { INVALIDATE_SINK } else { 0 })?;
             fast.write(&pair, 3, 0)?;
             while counters(platform, 0).timeouts == 0 {
                 s.settle();

@@ -311,14 +311,21 @@ fn hear(end: &mut End, stream: &mut TcpStream, mut bytes: &mut [u8]) -> Result<(
     Ok(stream.set_nonblocking(false)?)
 }
 
-/// Connects to the server, which may still have to come.
-fn reach(host: &str, options: &Options) -> Result<TcpStream, Failure> {
+/// Connects to the server and hears of it. It may still have to come: then nobody accepts, or whoever does hangs up, as a user network
+/// does.
+fn reach(end: &mut End, host: &str, options: &Options, mine: &Told) -> Result<(TcpStream, Told), Failure> {
+    let mut meet = || -> Result<_, Failure> {
+        let (mut stream, mut told) = (TcpStream::connect((host, options.port))?, [0; TOLD]);
+        stream.write_all(&mine.to_bytes())?;
+        hear(end, &mut stream, &mut told)?;
+        Ok((stream, Told::parse(&told)?))
+    };
     let begun = Instant::now();
     loop {
-        match TcpStream::connect((host, options.port)) {
-            Ok(stream) => return Ok(stream),
+        match meet() {
             Err(error) if begun.elapsed() >= options.wait => return Err(format!("{host}: {error}").into()),
             Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            met => return met,
         }
     }
 }
@@ -345,23 +352,12 @@ fn await_client(options: &Options) -> Result<TcpStream, Failure> {
 /// Both sides tell each other what they have, and the queue pairs are connected.
 fn meet(end: &mut End, options: &Options, psn: Psn) -> Result<(), Failure> {
     let mine = Told { qpn: end.qp, psn, address: options.local.address };
-    let mut told = [0; TOLD];
     if let Some(host) = &options.host {
-        // A user network accepts for a server that is not there yet, and closes then.
-        let begun = Instant::now();
-        let mut stream = loop {
-            let mut stream = reach(host, options)?;
-            stream.write_all(&mine.to_bytes())?;
-            match hear(end, &mut stream, &mut told) {
-                Ok(()) => break stream,
-                Err(error) if begun.elapsed() >= options.wait => return Err(format!("{host}: {error}").into()),
-                Err(_) => std::thread::sleep(Duration::from_millis(200)),
-            }
-        };
-        end.connect(mine.address, psn, &Told::parse(&told)?)?;
+        let (mut stream, told) = reach(end, host, options, &mine)?;
+        end.connect(mine.address, psn, &told)?;
         stream.write_all(DONE)?;
     } else {
-        let mut stream = await_client(options)?;
+        let (mut stream, mut told) = (await_client(options)?, [0; TOLD]);
         hear(end, &mut stream, &mut told)?;
         // Before the answer: the client begins when it has that.
         end.connect(mine.address, psn, &Told::parse(&told)?)?;

@@ -79,6 +79,12 @@ impl Interface {
         self.networks().iter().any(|network| network.address == address)
     }
 
+    /// Returns true if a connection may lead from `local` to `remote`: from an address of this interface to one of somebody else.
+    pub fn may_connect(&self, local: IpAddr, remote: IpAddr) -> bool {
+        let is_somebody = !remote.is_unspecified() && !remote.is_multicast() && !remote.is_loopback();
+        self.has(local) && !self.has(remote) && remote.is_ipv4() == local.is_ipv4() && is_somebody
+    }
+
     /// Whose MAC address frames to `address` carry; `None` without a route.
     pub fn next_hop(&self, address: IpAddr) -> Option<IpAddr> {
         if self.network_of(address).is_some() {

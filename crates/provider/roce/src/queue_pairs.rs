@@ -9,7 +9,7 @@ use fallible::{AllocError, try_box, try_slice};
 
 use crate::{
     bounded::Bounded,
-    qp::{LastAck, QueuePair, Sizes},
+    qp::{LastAck, QueuePair, Sizes, State},
 };
 
 /// Bits of a queue pair's number.
@@ -33,6 +33,13 @@ pub struct Entry {
     pub told: u32,
     /// It stands in the queue of those that may transmit, or has its turn.
     queued: bool,
+}
+
+impl Entry {
+    /// Returns true if it can be connected: nobody has begun to.
+    pub fn is_free(&self) -> bool {
+        self.connection == 0 && self.qp.state() == State::Idle
+    }
 }
 
 /// The turn of a queue pair that transmits.

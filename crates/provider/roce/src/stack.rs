@@ -183,10 +183,10 @@ impl Stack {
         let Self { interface, qps, neighbours, .. } = self;
         let entry = qps.get_mut(link.qp).ok_or(CallError::Unknown)?;
         let Path { local, remote, .. } = link.path;
-        if entry.connection != 0 || entry.qp.state() != State::Idle {
+        if !entry.is_free() {
             return Err(CallError::WrongState);
         }
-        if !interface.has(local) || interface.has(remote) || remote.is_ipv4() != local.is_ipv4() {
+        if !interface.may_connect(local, remote) {
             return Err(CallError::BadAddress);
         }
         if link.mtu > interface.mtu {
@@ -201,9 +201,7 @@ impl Stack {
         };
         let (local_mac, tag, source_port) = (interface.mac, interface.tag, source_port(link.qp, link.remote_qpn));
         let path = Path { local_mac, remote_mac, tag, source_port, ..link.path };
-        let is_connected = entry.qp.connect(Link { path, ..*link });
-        qps.touch(now, link.qp);
-        if is_connected { Ok(true) } else { Err(CallError::WrongState) }
+        Ok(entry.qp.connect(Link { path, ..*link }))
     }
 
     /// Posts a request (see [`QueuePair::post`]).

@@ -486,6 +486,7 @@ fn what_cannot_be_connected_out_of_band_says_why() {
         (Link { qp: qp + 1, ..right }, CallError::Unknown),
         (to([10, 0, 0, 9], peer), CallError::BadAddress),
         (to(ours, ours), CallError::BadAddress),
+        (to(ours, [224, 0, 0, 1]), CallError::BadAddress),
         (six, CallError::BadAddress),
         (to(ours, [192, 0, 2, 1]), CallError::NoRoute),
         (Link { mtu: Mtu::Bytes2048, ..right }, CallError::NoRoom),

@@ -12,7 +12,7 @@ use crate::{
     neighbours::Neighbour,
     path::Path,
     psn::Psn,
-    qp, timeout,
+    timeout,
     wire::{
         Envelope, U24,
         cm::{
@@ -54,20 +54,13 @@ impl Manager {
     ) -> Result<u32, CallError> {
         let Connect { qp, mut local, remote, private, limits } = *connect;
         let entry = context.qps.get(qp).ok_or(CallError::Unknown)?;
-        if entry.connection != 0 || entry.qp.state() != qp::State::Idle {
+        if !entry.is_free() {
             return Err(CallError::WrongState);
         }
         let sizes = entry.qp.sizes();
         let mut data = [0; CONSUMER_DATA];
         put(&mut data, private).ok_or(CallError::TooMuchData)?;
-        let is_ours = context.interface.has(local.ip());
-        let is_other = !context.interface.has(remote.ip()) && remote.is_ipv4() == local.is_ipv4();
-        if !is_ours
-            || !is_other
-            || remote.ip().is_unspecified()
-            || remote.ip().is_multicast()
-            || remote.ip().is_loopback()
-        {
+        if !context.interface.may_connect(local.ip(), remote.ip()) {
             return Err(CallError::BadAddress);
         }
         context.interface.next_hop(remote.ip()).ok_or(CallError::NoRoute)?;

@@ -11,7 +11,7 @@ use crate::{
     failure::Failure,
     mtu::Mtu,
     psn::Psn,
-    qp, timeout,
+    timeout,
     wire::{
         Envelope, U24,
         cm::{Attribute, Mad, Message, Reason, Rej, Rep, Req, Rtu, service_port},
@@ -227,7 +227,7 @@ impl Manager {
         private: &[u8],
     ) -> Result<(), CallError> {
         let entry = context.qps.get(qp).ok_or(CallError::Unknown)?;
-        let is_free = entry.connection == 0 && entry.qp.state() == qp::State::Idle;
+        let is_free = entry.is_free();
         let sizes = entry.qp.sizes();
         let mut data = [0; PRIVATE];
         put(&mut data, private).ok_or(CallError::TooMuchData)?;

@@ -278,14 +278,7 @@ impl Judged<'_> {
                 ours.args(["--local", "10.0.0.2/24", "--port", &port.to_string()]).args(host);
                 ours.args(["--bind", &format!("127.0.0.1:{here}"), "--peer", &format!("127.0.0.1:{there}")]);
                 ours.args(words.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]));
-                let output = ours.output()?;
-                fs::write(scratch.join(format!("rc-pingpong-{what}-{size}.txt")), &output.stdout)?;
-                if output.status.success() {
-                    println!("  {} rc-pingpong-{what}-{size}: right", self.run.name);
-                } else {
-                    let said = String::from_utf8_lossy(&output.stderr);
-                    self.failures.push(format!("    rc-pingpong-{what}-{size}: {}: {said}", output.status));
-                }
+                self.ends(ours, scratch, 0, &format!("rc-pingpong-{what}-{size}"), "txt")?;
             }
         }
         Ok(())
@@ -293,7 +286,6 @@ impl Judged<'_> {
 
     /// Our side of a case, which must end with this code. `--pcap` names a file in the folder of the run.
     fn ours(&mut self, folder: &Path, expected: i32, what: &str, arguments: &[&str]) -> Result<()> {
-        let (report, errors) = (folder.join(format!("{what}.json")), folder.join(format!("{what}.err")));
         let network = if self.run.network == Network::Dgram { "dgram" } else { "vxlan" };
         let mut wire = Command::new(self.ndkctl);
         wire.arg("wire").args(arguments).current_dir(folder);
@@ -307,7 +299,13 @@ impl Judged<'_> {
             &variable("SEED").unwrap_or_else(|| "1".to_owned()),
         ]);
         wire.args(["--json", "--patience", if expected == 8 { "20" } else { "60" }]);
-        let status = wire.stdout(fs::File::create(&report)?).stderr(fs::File::create(&errors)?).status()?;
+        self.ends(wire, folder, expected, what, "json")
+    }
+
+    /// Runs our side of a case, which must end with this code. What it says is kept in the folder, in files named for the case.
+    fn ends(&mut self, mut side: Command, folder: &Path, expected: i32, what: &str, form: &str) -> Result<()> {
+        let (report, errors) = (folder.join(format!("{what}.{form}")), folder.join(format!("{what}.err")));
+        let status = side.stdout(fs::File::create(&report)?).stderr(fs::File::create(&errors)?).status()?;
         if status.code() == Some(expected) || self.lost_dreq(&fs::read_to_string(&report)?) {
             println!("  {} {what}: right", self.run.name);
         } else {

@@ -137,7 +137,7 @@ impl Stream {
 }
 
 /// How both sides of an echo wait, and what they send.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// They look for a message for a while before they sleep.
     pub polls: bool,
