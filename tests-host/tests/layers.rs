@@ -9,7 +9,6 @@ use sources::{Source, code_of, files, words};
 use syn::{Item, UseTree};
 
 mod kernel_layers;
-mod sources;
 
 /// Returns true for a name of the interface: `NDK_CQ`, `NdkOs`, `ndkpi`.
 fn is_of_ndkpi(word: &str) -> bool {
@@ -213,9 +212,6 @@ fn has_examples(sources: &[Source]) -> bool {
     })
 }
 
-/// Libraries whose tests `cargo xtask ci` runs, because they take long to build.
-const IN_CI: [&str; 1] = ["simulated-kernel"];
-
 /// Cargo believes what a manifest says: tests of a library with `test = false` never run, and one that has none is built again for nothing.
 #[test]
 fn a_library_says_whether_it_has_tests_and_examples() {
@@ -234,19 +230,45 @@ fn a_library_says_whether_it_has_tests_and_examples() {
             let folder = folder.strip_prefix(&root).expect("a folder of the repository");
             let sources = files(&folder.to_string_lossy(), &["rs"]);
             let name = package["name"].as_str().expect("a name");
-            let said = (target["test"] == true || IN_CI.contains(&name), target["doctest"] == true);
+            let said = (target["test"] == true, target["doctest"] == true);
             assert_eq!(said, (has_tests(&sources), has_examples(&sources)), "[lib] of {name}: test, doctest");
             libraries += 1;
         }
     }
     assert!(libraries > 30, "{libraries} libraries were seen");
-    let steps = std::fs::read_to_string(sources::root().join("crates/tools/xtask/src/ci.rs")).expect("the steps of CI");
-    for name in IN_CI {
-        let runs = |line: &str| {
-            line.contains("cargo test ") && line.contains(&format!(" -p {name} ")) && line.contains(" --lib")
-        };
-        assert!(steps.lines().any(runs), "no step of CI runs the tests of {name}");
+}
+
+/// Tests that a chore of their own builds: for Windows (`cargo xtask images`), and with loom's atomics (`cargo xtask loom`).
+fn are_of_a_chore(package: &str, test: &str) -> bool {
+    package == "driver-images" || test.starts_with("loom_")
+}
+
+/// A test that no command names never runs.
+#[test]
+fn the_tests_of_a_package_are_those_of_cargo_test_or_of_cargo_xtask_test() {
+    let metadata = metadata();
+    let chore = std::fs::read_to_string(sources::root().join("crates/tools/xtask/src/test.rs")).expect("the chore");
+    let (mut first, mut rest) = (0, 0);
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("a name");
+        let is_first = metadata["workspace_default_members"].as_array().expect("members").contains(&package["id"]);
+        let is_rest = chore.contains(&format!("\n    \"{name}\",\n"));
+        let is_copy = package["manifest_path"].to_string().contains("copies");
+        let targets = package["targets"].as_array().expect("targets").iter();
+        let is_of_a_chore = |test: &str| is_copy || are_of_a_chore(name, test);
+        for target in targets.filter(|target| !is_of_a_chore(target["name"].as_str().expect("a name"))) {
+            let kind = target["kind"].to_string();
+            let is_test = kind.contains("\"test\"");
+            // Whatever else has tests says so. A test that does not want to be among the first ones says that.
+            if is_test || target["test"] == true && kind.contains("lib") {
+                let is_run = is_rest || is_first && target["test"] == true;
+                assert!(is_run, "nothing runs {} of {name}: cargo xtask test may", target["name"]);
+                assert!(!(is_first && is_rest && target["test"] == true), "{} of {name} runs twice", target["name"]);
+                *if is_rest { &mut rest } else { &mut first } += 1;
+            }
+        }
     }
+    assert!(first > 40 && rest > 30, "{first} and {rest} test programs were seen");
 }
 
 #[test]

@@ -3,5 +3,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ = rigs::any_frames::exercise(bytes);
+    let _ = frames::exercise(bytes);
 });

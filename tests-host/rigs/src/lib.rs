@@ -19,7 +19,6 @@ extern crate wdk_bindings as wdk_sys;
 
 #[cfg(unix)]
 pub mod any_datagrams;
-pub mod any_frames;
 #[cfg(unix)]
 pub mod bytes;
 #[cfg(unix)]

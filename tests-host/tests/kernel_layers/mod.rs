@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::sources::{Source, code_of, files};
+use sources::{Source, code_of, files};
 
 const FOLDER: &str = "crates/simulator/simulated-kernel/src/";
 

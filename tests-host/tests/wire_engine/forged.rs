@@ -13,7 +13,7 @@ use roce::{
     wire::{Bth, Envelope, Opcode, Packet},
 };
 
-use super::{CLEAN, SEEDED, any_frames, counters, on_cable, run};
+use super::{CLEAN, SEEDED, counters, on_cable, run};
 
 /// The write that A has sent last, and what is around it.
 fn seen(platform: &HostPlatform) -> (Envelope, Bth, Vec<u8>) {
@@ -142,11 +142,11 @@ fn an_answer_that_nobody_waits_for_is_a_ghost() {
 
 #[test]
 fn bytes_of_a_fuzzer_reach_the_connection_and_break_nothing() {
-    let mut reached = any_frames::Reached::default();
+    let mut reached = frames::Reached::default();
     for seed in 1..40_u32 {
         let bytes: Vec<u8> =
             (0..400_u32).map(|number| ((number + 1) * seed).wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
-        reached.add(any_frames::exercise(&bytes));
+        reached.add(frames::exercise(&bytes));
     }
     // Else this would say nothing.
     assert!(reached.frames > 400 && reached.taken_apart > 50 && reached.for_the_connection > 20, "{reached:?}");

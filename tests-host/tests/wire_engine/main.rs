@@ -11,8 +11,6 @@ mod soak;
 mod states;
 mod suite;
 
-use rigs::any_frames;
-
 use conformance::{
     Verdict,
     client::{Options, Session},

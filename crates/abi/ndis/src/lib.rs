@@ -19,7 +19,7 @@
 //! | [`netio`] | names of interfaces, addresses and routes |
 //!
 //! What speaks of NDK itself is in `ndkpi`. Names are those of C. Sizes and offsets are asserted when the crate is compiled
-//! and compared with those of the headers in `tests-host/tests/ndis_layouts.rs`, as are prototypes and values.
+//! and compared with those of the headers in `tests-host/kernel-tests/tests/ndis_layouts.rs`, as are prototypes and values.
 //!
 //! # Linking
 //!

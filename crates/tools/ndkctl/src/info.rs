@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// What an object takes of the non-paged pool. The table is that of the driver's build, where a test counts what the pool gives
-/// (`tests-host/tests/driver_runs/memory.rs`).
+/// (`tests-host/kernel-tests/tests/driver_runs/memory.rs`).
 #[derive(Clone, Debug, Deserialize)]
 struct Cost {
     object: String,

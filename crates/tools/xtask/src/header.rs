@@ -25,8 +25,8 @@ impl Header {
     pub fn run(&self, context: &Context) -> Result<()> {
         context.need(&NEEDED)?;
         let sh = &context.sh;
-        // Without a package: with the features of `cargo test`, whose build is used again.
-        let test = cmd!(sh, "cargo test --test driver_header --test ndkpi_header --test runs");
+        let test =
+            cmd!(sh, "cargo test -p kernel-tests -p tests-host --test driver_header --test ndkpi_header --test runs");
         test.env("SOFTNDK_REQUIRE_HEADER", "1").run()?;
         cmd!(sh, "samples/consumer-c/build.sh").run()?;
         cmd!(sh, "samples/consumer-c/build.sh --compiler mingw --out target/consumer-c-mingw").run()?;

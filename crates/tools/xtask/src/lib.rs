@@ -30,6 +30,7 @@ mod schedules;
 mod semantics;
 mod slowest;
 mod stack_depth;
+mod test;
 mod timed;
 mod timeline;
 mod windows;
@@ -102,6 +103,7 @@ chores! {
     semantics::Semantics,
     slowest::Slowest,
     stack_depth::StackDepth,
+    test::Test,
     #[command(hide = true)]
     timed::Timed,
     timeline::Timeline,

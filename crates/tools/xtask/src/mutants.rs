@@ -27,7 +27,7 @@ const PARTS: [Part; 2] = [
             "crates/drivers/softndknic/",
         ],
         packages: "fallible engine provider host interpose replay conformance kernel driver-common softndk softndknic \
-            models programs tests-host",
+            models programs kernel-tests tests-host",
         features: &["--features", "softndk/faults"],
         // Tests that are about other things, and the stress tests of the simulation, reach nothing that these do not.
         tests: "rules memory adviser conformance conformance_cancel connection cq_model cq_rules cq_stress driver_os \

@@ -55,8 +55,9 @@ fn noting(machine: &MachineRef) -> PlainDpc {
         // SAFETY: the first argument is of notes that outlive the call.
         let notes = unsafe { &*arguments.first.cast_const().cast::<Notes>() };
         assert_eq!(current_irql(), Irql::DISPATCH_LEVEL);
-        notes.log.add(arguments.second.addr());
         notes.threads.lock().expect("no test fails under it").push(thread::current().id());
+        // Last: what waits for a call looks here.
+        notes.log.add(arguments.second.addr());
     })
 }
 

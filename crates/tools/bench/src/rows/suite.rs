@@ -40,7 +40,7 @@ fn program() -> Option<PathBuf> {
 /// Nanoseconds of each round: through the drivers, and on the host.
 fn run(rounds: usize) -> Result<[Samples; 2], String> {
     let Some(program) = program() else {
-        return Err(format!("not built (cargo build --release -p tests-host --example {PROGRAM})"));
+        return Err(format!("not built (cargo build --release -p kernel-tests --example {PROGRAM})"));
     };
     let output = Command::new(program).arg(rounds.to_string()).output().map_err(|error| error.to_string())?;
     let words = String::from_utf8_lossy(&output.stdout);

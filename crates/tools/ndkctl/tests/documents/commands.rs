@@ -97,8 +97,8 @@ fn short_commands_run() {
     }
 }
 
-/// The packages of the workspace, with their folders.
-fn packages() -> Vec<(String, String)> {
+/// The packages of the workspace, with their folders, and the tests that `cargo test` has of them if no package is named.
+fn packages() -> Vec<(String, String, Vec<String>)> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(root())
@@ -112,7 +112,11 @@ fn packages() -> Vec<(String, String)> {
         .map(|package| {
             let manifest = text(package, "manifest_path");
             let folder = Path::new(&manifest).parent().and_then(|folder| folder.strip_prefix(&root).ok());
-            (text(package, "name"), folder.expect("a folder below the root").display().to_string())
+            let is_default = metadata["workspace_default_members"].as_array().expect("a list").contains(&package["id"]);
+            let targets = package["targets"].as_array().expect("targets").iter();
+            let tests = targets.filter(|target| is_default && target["test"] == true);
+            let tests = tests.map(|target| text(target, "name")).collect();
+            (text(package, "name"), folder.expect("a folder below the root").display().to_string(), tests)
         })
         .collect()
 }
@@ -159,16 +163,18 @@ fn what_cargo_is_asked_for_is_there() {
         let line = words.join(" ");
         let named = values(words, "-p");
         for package in named.iter().copied().filter(|package| *package != "X") {
-            assert!(packages.iter().any(|(name, _)| name == package), "{path}: `{line}`: no package {package}");
+            assert!(packages.iter().any(|(name, ..)| name == package), "{path}: `{line}`: no package {package}");
         }
-        let asked = packages.iter().filter(|(name, _)| named.is_empty() || named.contains(&name.as_str()));
-        let folders = asked.map(|(_, folder)| folder);
+        let asked = packages.iter().filter(|(name, ..)| named.is_empty() || named.contains(&name.as_str()));
+        let folders = asked.clone().map(|(_, folder, _)| folder);
         for example in values(words, "--example").into_iter().filter(|example| *example != "NAME") {
             let there = folders.clone().any(|folder| has_example(folder, example));
             assert!(there, "{path}: `{line}`: no example {example}");
         }
         for test in values(words, "--test") {
-            let folder = folders.clone().find(|folder| sources_of(folder, test).iter().any(|path| path.exists()));
+            let asked = asked.clone().filter(|(.., tests)| !named.is_empty() || tests.iter().any(|name| name == test));
+            let mut folders = asked.map(|(_, folder, _)| folder);
+            let folder = folders.find(|folder| sources_of(folder, test).iter().any(|path| path.exists()));
             let Some(folder) = folder else { panic!("{path}: `{line}`: no test {test}") };
             // Words behind the last flag name single tests.
             let last = words.iter().rposition(|word| word.starts_with("--")).unwrap_or_default();

@@ -57,7 +57,7 @@ static MADE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"^(\w+): "[^"]*";$"
 /// All citations of the repository, by file.
 pub fn all() -> Result<Vec<Annotation>> {
     let (root, mut files, mut found) = (root(), Vec::new(), Vec::new());
-    for folder in ["crates", "tests-host/tests"] {
+    for folder in ["crates", "tests-host/tests", "tests-host/kernel-tests/tests"] {
         sources(&root.join(folder), &mut files)?;
     }
     files.sort();
