@@ -41,6 +41,7 @@ const LENGTH: usize = 4096;
 /// # Panics
 ///
 /// If a byte has changed that no peer may write, or the machine is not as it should be.
+#[must_use]
 pub fn exercise(bytes: &[u8]) -> Reached {
     let setup = Setup {
         scheduler: Scheduler::Seeded { seed: 7, preemption: 0 },
