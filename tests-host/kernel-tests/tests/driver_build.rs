@@ -1,16 +1,9 @@
 //! The workspace is one that the kit's build support accepts.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, process::Command};
 
 use serde_json::Value;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use sources::root;
 
 /// The names of all packages as `wdk_build::cargo_make` finds them: by `cargo metadata` without any choice of platform or
 /// features. Where packages for Windows cannot be downloaded, those of the lock file, which has every package of that list.

@@ -3,10 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
 };
 
 use engine::memory::MemoryLimits;
+use sources::root;
 
 /// An INF file: sections with their lines, each a key and its values. A line without `=` has an empty key.
 struct Inf {
@@ -58,10 +58,6 @@ impl Inf {
             values => panic!("{key} in [{section}] has {} values", values.len()),
         }
     }
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn without_comment(line: &str) -> &str {

@@ -1,11 +1,11 @@
 //! What scripts, workflows and documents say of the drivers' traces is what the drivers have; what they run is documented and looked at.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use tracelogging::Guid;
 
 fn read(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let path = sources::root().join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -38,7 +38,7 @@ fn both_providers_are_collected_and_the_guide_names_every_event() {
 
 /// The scripts in PowerShell, and the workflow whose steps are.
 fn scripts() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/windows");
+    let folder = sources::root().join("tools/windows");
     let names = fs::read_dir(folder).expect("the scripts").map(|entry| entry.expect("an entry").file_name());
     let mut paths: Vec<_> = names.map(|name| format!("tools/windows/{}", name.display())).collect();
     paths.push(".github/workflows/drivers.yml".to_owned());

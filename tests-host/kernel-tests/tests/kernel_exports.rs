@@ -162,7 +162,7 @@ fn the_functions_of_the_framework_have_the_names_of_their_places() {
 
 /// The routines in the first columns of the tables of what is enforced: what is in backticks there.
 fn in_the_tables() -> Vec<String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/simulated-kernel.md");
+    let path = sources::root().join("docs/simulated-kernel.md");
     let text = std::fs::read_to_string(path).expect("the document");
     let (_, rest) = text.split_once("\n## What each routine enforces\n").expect("the section");
     let section = rest.split("\n## ").next().expect("its end");

@@ -9,7 +9,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
 };
 
 use quote::ToTokens;
@@ -41,7 +40,7 @@ impl Source {
 }
 
 fn facts() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../facts/wdk-facts.json");
+    let path = sources::root().join("tests-host/facts/wdk-facts.json");
     serde_json::from_str(&fs::read_to_string(path).expect("the facts are in the repository")).expect("they are JSON")
 }
 
@@ -354,7 +353,7 @@ fn condition_of(only: &str) -> &'static str {
 /// What the kit's headers make of each routine on each architecture, and what the bindings have there, agree.
 #[test]
 fn a_routine_is_bound_where_the_kit_declares_it() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../facts/declared.json");
+    let path = sources::root().join("tests-host/facts/declared.json");
     let declared = fs::read_to_string(path).expect("the facts are in the repository");
     let declared = serde_json::from_str::<Value>(&declared).expect("they are JSON");
     let facts = facts();
@@ -464,7 +463,7 @@ fn every_function_of_the_framework_is_in_kmdf_1_15() {
 
 #[test]
 fn every_routine_is_documented() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../facts/ddi.json");
+    let path = sources::root().join("tests-host/facts/ddi.json");
     let documented = serde_json::from_str::<Value>(&fs::read_to_string(path).expect("the facts")).expect("JSON");
     let facts = facts();
     let (names, pages) = (object(&facts, "functions").keys(), documented.as_object().expect("an object").keys());

@@ -66,9 +66,7 @@ const STEPS: [Step; 15] = [
             "cargo xtask stack-depth target/drivers/x86_64/ndktest.sys target/drivers/x86_64/softndk.sys \
              target/drivers/x86_64/softndknic.sys",
         ],
-        count: &[
-            "SOFTNDK_REQUIRE_DRIVERS=1 cargo test -p kernel-tests --test driver_pe --test driver_inf --test wdk_facts",
-        ],
+        count: &["SOFTNDK_REQUIRE_DRIVERS=1 cargo xtask test --test driver_pe --test driver_inf --test wdk_facts"],
     },
     Step {
         what: "the headers for consumers, compiled; the sample consumer in C, built and run",

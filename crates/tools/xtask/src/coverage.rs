@@ -17,6 +17,9 @@ const CRATES: [&str; 6] =
 /// Crates whose own tests are run, all of them: the wire, what has no other tests, and the host that drives its wire itself.
 const WITH_TESTS: [&str; 5] = ["fallible", "roce", "crc32", "cable", "ndk"];
 
+/// Those of [`TESTS`].
+const OF_TESTS: [&str; 6] = ["conformance", "engine", "host", "kernel-tests", "provider", "tests-host"];
+
 /// The tests of the rules, the user-mode interface and the drivers.
 const TESTS: [&str; 24] = [
     "cq_rules",
@@ -118,7 +121,9 @@ impl Coverage {
         }
         if !self.short {
             let tests = TESTS.map(|test| format!("--test={test}"));
-            let mut tests = executables(cmd!(sh, "cargo test --quiet --target-dir {folder} --no-run {tests...}"))?;
+            let packages = OF_TESTS.map(|package| format!("--package={package}"));
+            let build = cmd!(sh, "cargo test --quiet --target-dir {folder} --no-run {packages...} {tests...}");
+            let mut tests = executables(build)?;
             let packages = WITH_TESTS.map(|package| format!("--package={package}"));
             tests.extend(executables(cmd!(
                 sh,

@@ -29,19 +29,28 @@ const PACKAGES: [&str; 19] = [
 /// Runs the tests that `cargo test` leaves out, because they take long to build
 ///
 /// Those of the drivers in the simulated kernel, of that kernel, of ndkctl and of these chores; wrong providers, models, random programs.
-/// They need nothing but the compiler. A quarter of an hour, with the build.
+/// They need nothing but the compiler, and use again what `cargo test` has built. A quarter of an hour.
 #[derive(clap::Args)]
 pub struct Test {
+    /// Only these test programs
+    #[arg(long = "test", value_name = "PROGRAM")]
+    pub programs: Vec<String>,
     /// Only tests with one of these in their names
-    filter: Vec<String>,
+    pub filter: Vec<String>,
 }
 
 impl Test {
     pub fn run(&self, context: &Context) -> Result<()> {
         let (sh, filter) = (&context.sh, &self.filter);
+        // Always all of them: with other packages cargo would build with other features, and again.
         let packages = PACKAGES.map(|package| format!("--package={package}"));
-        // All of each package: also what its manifest keeps from the default members.
-        cmd!(sh, "cargo test {packages...} --features softndk/faults --lib --bins --test * -- {filter...}").run()?;
+        let targets: Vec<_> = if self.programs.is_empty() {
+            // Also what a manifest keeps from the default members.
+            ["--lib", "--bins", "--test=*"].map(str::to_owned).into()
+        } else {
+            self.programs.iter().map(|program| format!("--test={program}")).collect()
+        };
+        cmd!(sh, "cargo test {packages...} --features softndk/faults {targets...} -- {filter...}").run()?;
         Ok(())
     }
 }

@@ -3,14 +3,11 @@
 mod compile;
 mod words;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
 /// A path in the repository.
 fn path(relative: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(relative)
+    sources::root().join(relative)
 }
 
 fn read(relative: &str) -> String {

@@ -9,7 +9,6 @@ mod locks;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
 };
 
 use object::{
@@ -25,6 +24,7 @@ use object::{
     read::pe::{ImageOptionalHeader, Import, PeFile64},
 };
 use serde_json::Value;
+use sources::root;
 
 use self::locks::{Found, Routine};
 
@@ -52,12 +52,8 @@ const MOST_BYTES: usize = 2 << 20;
 /// The same with debug assertions.
 const MOST_DEBUG_BYTES: usize = 4 << 20;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 fn json(name: &str) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../facts").join(name);
+    let path = sources::root().join("tests-host/facts").join(name);
     serde_json::from_str(&fs::read_to_string(path).expect("the facts are in the repository")).expect("they are JSON")
 }
 

@@ -7,8 +7,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
-    path::Path,
+    fs,
 };
 
 // Compiles the assertions of the crate.
@@ -19,7 +18,6 @@ use crate::source::{Enumeration, Layout, Prototype, Source};
 
 mod simulated;
 mod source;
-#[allow(dead_code, reason = "what is not about code is not used here")]
 
 /// Names that only the crate has, with the reason.
 const ONLY_HERE: &[(&str, &[&str])] = &[
@@ -156,7 +154,7 @@ const FIELDS_SPELLED_ANEW: &[(&str, &str, &str)] = &[
 ];
 
 fn facts() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../facts/ndis-facts.json");
+    let path = sources::root().join("tests-host/facts/ndis-facts.json");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
 };
 
 use quote::ToTokens;
@@ -51,7 +50,7 @@ pub struct Source {
 impl Source {
     /// Parses the crate.
     pub fn read() -> Self {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/abi/ndis/src");
+        let directory = sources::root().join("crates/abi/ndis/src");
         let mut source = Self::default();
         for entry in fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display())) {
             let path = entry.expect("an entry of the directory").path();

@@ -75,7 +75,7 @@ fn carry_out(job: &Job, seeds: &str, consumer: &str) -> Results {
 
 /// A path in the repository.
 fn path(relative: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(relative)
+    sources::root().join(relative)
 }
 
 /// A file with that text, for this test only.
