@@ -25,7 +25,7 @@ Try first:
   ndkctl info --memory                 show the adapter's limits, and the memory each object takes in the driver
   ndkctl counters --watch              watch the adapters' counters
 
-With cargo, put the arguments after two dashes: cargo run --release -- selftest
+With cargo, put the arguments after two dashes: cargo run -- selftest
 
 Exit code: 0 for success, 1 if a check or the command itself failed, 2 for a wrong argument, 130 after Ctrl-C.
 docs/ndkctl.md describes JSON output, colours, widths and completions.";

@@ -42,6 +42,11 @@ pub struct Bench {
 
 /// Runs the command.
 pub fn run(args: &Bench) -> Result<End, String> {
+    if cfg!(debug_assertions) {
+        note!(
+            "ndkctl: this build is hardly optimised and checks itself: `cargo run --release -- bench` has the figures"
+        );
+    }
     let arguments = Arguments {
         quick: args.quick,
         filter: args.filter.clone(),

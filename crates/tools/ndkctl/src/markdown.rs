@@ -10,7 +10,7 @@ use conformance::{
 const BEGINNING: &str = "\
 # What the conformance suite checks
 
-Generated: `cargo run --release -- selftest --list --markdown > docs/conformance.md`. A test fails when it is out of date.
+Generated: `cargo run -- selftest --list --markdown > docs/conformance.md`. A test fails when it is out of date.
 
 Each case checks one rule of NDKPI as an NDK consumer sees it. It uses the dispatch tables only, so it runs on any `NDK_ADAPTER`. The
 section is that of the rule in `docs/reference`. Where the documentation leaves something open, the case says *Open* and reports what
@@ -155,7 +155,7 @@ mod tests {
         let differs = written.lines().zip(generated.lines()).find(|(written, generated)| written != generated);
         assert!(
             written == generated,
-            "docs/conformance.md is out of date: cargo run --release -- selftest --list --markdown > docs/conformance.md; \
+            "docs/conformance.md is out of date: cargo run -- selftest --list --markdown > docs/conformance.md; \
              first difference: {differs:?}"
         );
     }

@@ -193,7 +193,7 @@ impl Context {
             .run()?)
     }
 
-    /// The build of ndkctl that `NDKCTL` names, or one that is made now.
+    /// The build of ndkctl that `NDKCTL` names, or one that is made now: `dev`, which `cargo run` has built, or `release`, to measure.
     pub fn ndkctl(&self, profile: &str) -> Result<PathBuf> {
         if let Some(named) = variable("NDKCTL") {
             return Ok(self.sh.current_dir().join(named));
@@ -204,13 +204,11 @@ impl Context {
         Ok(absolute("target").join(folder).join("ndkctl").with_extension(env::consts::EXE_EXTENSION))
     }
 
-    /// An example, optimised. The other packages are named for the features that they ask of what all share: so what a build of ndkctl has
-    /// made is used again.
-    pub fn example(&self, package: &str, name: &str) -> Result<PathBuf> {
+    /// An example of a default member. No package is named: so what `cargo run` and `cargo test` have built is used again.
+    pub fn example(&self, name: &str) -> Result<PathBuf> {
         let sh = &self.sh;
-        let packages = ["-p", "ndkctl", "-p", "simulated-kernel", "-p", package];
-        cmd!(sh, "cargo build --quiet --release {packages...} --example {name}").run()?;
-        Ok(absolute("target/release/examples").join(name).with_extension(env::consts::EXE_EXTENSION))
+        cmd!(sh, "cargo build --quiet --example {name}").run()?;
+        Ok(absolute("target/debug/examples").join(name).with_extension(env::consts::EXE_EXTENSION))
     }
 
     /// Whether there is Wine: it is installed if that is possible, or a message says what is left out.

@@ -151,7 +151,6 @@ impl Mutants {
             .arg("--lib")
             .args(part.tests.split_whitespace().map(|test| format!("--test={test}")))
             .env("CARGO_INCREMENTAL", "0")
-            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
             .run()?;
         Ok(())
     }

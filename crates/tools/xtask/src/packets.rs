@@ -84,7 +84,7 @@ impl Frames {
             return read_frames(context, capture);
         }
         let capture = scratch.path().join("frames.pcap");
-        let pair = context.example("roce", "pair")?;
+        let pair = context.example("pair")?;
         cmd!(sh, "{pair} {capture}").run()?;
         read_frames(context, &capture)
     }

@@ -19,7 +19,7 @@ pub struct Projects;
 impl Projects {
     pub fn run(&self, context: &Context) -> Result<()> {
         context.need(&NEEDED)?;
-        let ndkctl = context.ndkctl("release")?;
+        let ndkctl = context.ndkctl("dev")?;
         let scratch = context.sh.create_temp_dir()?;
         rust(context, &ndkctl, &scratch.path().join("my-consumer"))?;
         c(context, &ndkctl, &scratch.path().join("my-driver"))

@@ -56,7 +56,7 @@ impl Sample {
             let out = format!("target/consumer-c-{compiler}");
             cmd!(sh, "{SAMPLE}/build.sh --compiler {compiler} --out {out}").ignore_stdout().run()?;
         }
-        let runs = Runs { ndkctl: context.ndkctl("release")? };
+        let runs = Runs { ndkctl: context.ndkctl("dev")? };
         let began = Instant::now();
         for compiler in COMPILERS {
             runs.succeed(&consumer(compiler, "consumer"), &["--seeds", &format!("1..{}", self.seeds)])?;

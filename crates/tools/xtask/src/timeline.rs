@@ -73,7 +73,7 @@ impl Timeline {
         wire_page(&browser, &wire)?;
 
         let middle = page("middle.html");
-        let pages = context.example("recording", "large")?;
+        let pages = context.example("large")?;
         cmd!(sh, "{pages} {middle} 50 25000").ignore_stdout().run()?;
         middle_page(&browser, &middle)?;
 
@@ -124,7 +124,7 @@ impl Timeline {
             self.look(browser, &page, "", name)?;
             println!("a report of {drawn} cases in {} bytes", shown.len());
         }
-        let consumer = browser.context.example("examples", "many_queue_pairs")?;
+        let consumer = browser.context.example("many_queue_pairs")?;
         for pairs in PAIRS {
             self.report_of(browser, ndkctl, &consumer, pairs)?;
         }

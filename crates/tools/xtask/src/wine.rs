@@ -31,13 +31,11 @@ pub fn cargo<'a>(context: &'a Context, command: &str) -> Result<Cmd<'a>> {
     Ok(context
         .debian_cargo(command)
         .args(["--target", WINDOWS_GNU, "-Zbuild-std=std,panic_unwind,test"])
-        .args(["--config", r#"profile.test.package."*".opt-level=1"#])
-        .args(["--config", r#"profile.test.package."*".debug-assertions=false"#])
+        .args(["--config", r#"profile.dev.package."*".opt-level=1"#])
+        .args(["--config", r#"profile.dev.package."*".debug-assertions=false"#])
         .args(lock)
         .env("CARGO_TARGET_DIR", cache())
         .env("CARGO_INCREMENTAL", "0")
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
-        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
         .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER", MINGW)
         .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUSTFLAGS", "-Clink-arg=-static-libgcc"))
 }

@@ -14,7 +14,9 @@ use testing::documents::{all, commands, filled, read, root};
 fn of_ndkctl(words: &[String]) -> Option<Vec<&str>> {
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["ndkctl", arguments @ ..] | ["cargo", "run", "--release", "--", arguments @ ..] => Some(arguments.to_vec()),
+        ["ndkctl", arguments @ ..]
+        | ["cargo", "run", "--", arguments @ ..]
+        | ["cargo", "run", "--release", "--", arguments @ ..] => Some(arguments.to_vec()),
         _ => None,
     }
 }

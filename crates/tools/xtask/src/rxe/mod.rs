@@ -99,10 +99,10 @@ impl Rxe {
         if self.guest {
             return Ok(());
         }
-        let ndkctl = context.ndkctl("release")?;
         if self.measure {
-            return measure::measure(context, &guest, &ndkctl, self.json);
+            return measure::measure(context, &guest, &context.ndkctl("release")?, self.json);
         }
+        let ndkctl = context.ndkctl("dev")?;
         if self.driver {
             driver::need(context)?;
             for (name, percent) in [("driver-clean", 0), ("driver-lossy", 1)] {
@@ -117,7 +117,7 @@ impl Rxe {
             }
             return Ok(());
         }
-        let pingpong = context.example("roce", "rc_pingpong")?;
+        let pingpong = context.example("rc_pingpong")?;
         let many = if self.short { 50 } else { 1000 };
         let mut runs = vec![
             Run {

@@ -51,7 +51,7 @@ fn bytes(blocks: usize, seed: u32) -> Vec<u8> {
 /// Reads the whole namespace, writes some blocks and reads them again.
 pub fn judge(context: &Context, guest: &Guest) -> Result<()> {
     let sh = &context.sh;
-    let program = context.example("examples", "nvme_read")?;
+    let program = context.example("nvme_read")?;
     let scratch = absolute("target/rxe/nvme");
     sh.remove_path(&scratch)?;
     let (disk, written) = (bytes(BLOCKS, 1), bytes(WRITTEN, 2));
