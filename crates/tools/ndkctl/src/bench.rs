@@ -42,11 +42,6 @@ pub struct Bench {
 
 /// Runs the command.
 pub fn run(args: &Bench) -> Result<End, String> {
-    if cfg!(debug_assertions) {
-        note!(
-            "ndkctl: this build is hardly optimised and checks itself: `cargo run --release -- bench` has the figures"
-        );
-    }
     let arguments = Arguments {
         quick: args.quick,
         filter: args.filter.clone(),
@@ -60,7 +55,12 @@ pub fn run(args: &Bench) -> Result<End, String> {
         words: std::env::args().skip(1).collect(),
     };
     Ok(match bench::command::run(&arguments)? {
-        Done::Good => End::Good,
+        Done::Good => {
+            if cfg!(debug_assertions) {
+                note!("ndkctl bench: not an optimised build, so these say little; cargo run --release -- bench");
+            }
+            End::Good
+        }
         Done::Worse => End::Bad,
         Done::NoRow => {
             let filter = args.filter.as_deref().unwrap_or_default();

@@ -1,8 +1,8 @@
 use std::{
-    fs::OpenOptions,
+    fs::{self, File, OpenOptions},
     io::{BufRead as _, BufReader, Write as _},
-    path::Path,
-    process::{Command, Stdio},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
     time::Instant,
 };
 
@@ -17,6 +17,11 @@ struct Step {
     /// Then these, whose tests are added to those of `cargo test` (.ci/run counts them).
     count: &'static [&'static str],
 }
+
+/// What Makefile.toml has for Linux, of one architecture: the night makes both, by cargo-make, whose build takes minutes on a new machine.
+///
+/// It begins with the first step, beside it: it often has work for one processor only, and builds into a directory of its own.
+const DRIVERS: &str = "cargo xtask drivers --arch x86_64";
 
 /// Before a change lands.
 const GATE: [Step; 7] = [
@@ -42,9 +47,7 @@ const GATE: [Step; 7] = [
     Step {
         what: "kernel drivers",
         run: &[
-            // What Makefile.toml has for Linux, of one architecture: the night makes both, by cargo-make, whose build takes minutes on a new
-            // machine.
-            "cargo xtask drivers --arch x86_64",
+            DRIVERS,
             "cargo xtask stack-depth target/drivers/x86_64/ndktest.sys target/drivers/x86_64/softndk.sys \
              target/drivers/x86_64/softndknic.sys",
         ],
@@ -63,16 +66,35 @@ const GATE: [Step; 7] = [
     },
 ];
 
-/// What takes another build of much, or the longer the more it finds: at night (host.yml), and before it is relied on.
-const NIGHT: [Step; 5] = [
+/// What takes another build of much, or finds the more the longer it runs: at night (host.yml), and whenever a change is of its kind.
+const NIGHT: [Step; 8] = [
+    Step {
+        what: "tests for which once a night is enough, and those of the simulated kernel's own parts",
+        run: &[
+            "cargo test --test wire_engine -- --ignored",
+            "cargo test -p remote -- --ignored",
+            "cargo test -p simulated-kernel",
+        ],
+        count: &[],
+    },
+    Step {
+        what: "the headers for consumers; the sample consumer in C, built and run",
+        run: &["cargo xtask header"],
+        count: &[],
+    },
     Step { what: "model checks (loom)", run: &["cargo xtask loom"], count: &[] },
     Step { what: "random schedules of the provider", run: &["cargo xtask schedules 1000000"], count: &[] },
     Step {
         what: "the images of the drivers, run under Wine",
-        run: &["cargo xtask drivers --arch x86_64"],
-        count: &["cargo xtask images --no-drivers"],
+        run: &["cargo xtask drivers --arch x86_64", "cargo xtask images --no-drivers"],
+        count: &[],
     },
-    Step { what: "the images of the sample consumer and its mistakes", run: &["cargo xtask sample"], count: &[] },
+    Step {
+        what: "the images of the sample consumer and its mistakes",
+        run: &["cargo xtask worker", "cargo xtask sample"],
+        count: &[],
+    },
+    Step { what: "the self-test, as released", run: &["cargo run --release -- selftest"], count: &[] },
     Step { what: "counted instructions against those kept", run: &["cargo xtask bench --smoke"], count: &[] },
 ];
 
@@ -109,14 +131,22 @@ impl Ci {
         // Asked for now: a step that builds this package puts another file in its place, and Linux then has no path for it.
         let myself = std::env::current_exe()?;
         let mut times = Vec::new();
+        let ahead = steps.iter().skip(self.from - 1).any(|step| step.run.contains(&DRIVERS));
+        let mut drivers = if ahead { Some(Ahead::start(&myself)?) } else { None };
         for (number, step) in (1..).zip(steps).skip(self.from - 1) {
             let step_began = Instant::now();
             println!("\n=== {number}. {} (at {} s)", step.what, began.elapsed().as_secs());
             let commands = step.run.iter().map(|line| (line, false)).chain(step.count.iter().map(|line| (line, true)));
             for (line, counted) in commands {
                 println!("$ {line}");
-                let mut command = command(&myself, line)?;
-                let status = if counted { copied(command)? } else { command.status()? };
+                let status = if *line == DRIVERS
+                    && let Some(drivers) = drivers.take()
+                {
+                    drivers.finish()?
+                } else {
+                    let mut command = command(&myself, line)?;
+                    if counted { copied(command)? } else { command.status()? }
+                };
                 ensure!(
                     status.success(),
                     "step {number} has failed: {line}\ncargo xtask ci {}--from {number} goes on from here",
@@ -131,6 +161,35 @@ impl Ci {
             println!("{seconds:6} s  {number}. {what}");
         }
         Ok(())
+    }
+}
+
+/// The build of the drivers while other steps run. What it says comes when it is waited for.
+struct Ahead {
+    child: Child,
+    said: PathBuf,
+}
+
+impl Ahead {
+    fn start(myself: &Path) -> Result<Self> {
+        let said = absolute("target/drivers-output.txt");
+        let file = File::create(&said)?;
+        let child = command(myself, DRIVERS)?.stdout(file.try_clone()?).stderr(file).spawn()?;
+        Ok(Self { child, said })
+    }
+
+    fn finish(mut self) -> Result<ExitStatus> {
+        let status = self.child.wait()?;
+        print!("{}", String::from_utf8_lossy(&fs::read(&self.said)?));
+        Ok(status)
+    }
+}
+
+impl Drop for Ahead {
+    /// An earlier step has failed.
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
@@ -169,7 +228,7 @@ fn command(myself: &Path, line: &str) -> Result<Command> {
 }
 
 /// Runs a command, and appends what it says to target/test-output.txt.
-fn copied(mut command: Command) -> Result<std::process::ExitStatus> {
+fn copied(mut command: Command) -> Result<ExitStatus> {
     let mut file = OpenOptions::new().create(true).append(true).open(absolute("target/test-output.txt"))?;
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     for line in BufReader::new(child.stdout.take().context("no output")?).lines() {

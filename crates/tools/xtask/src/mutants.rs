@@ -27,13 +27,13 @@ const PARTS: [Part; 2] = [
             "crates/drivers/softndknic/",
         ],
         packages: "fallible engine provider host interpose replay conformance kernel driver-common softndk softndknic \
-            models programs kernel-tests tests-host",
+            programs kernel-tests tests-host",
         features: &["--features", "softndk/faults"],
         // Tests that are about other things, and the stress tests of the simulation, reach nothing that these do not.
         tests: "rules memory adviser conformance conformance_cancel connection cq_model cq_rules cq_stress driver_os \
             driver_runs drivers faults host_machine interpose kernel_rules layers limits mdl_chains nd2 nd2_observe \
             nd2_processes nd2_unload ndis_rules ndk_in_kernel nic notify_decision out_of_memory profiles programs \
-            protocol_model provider_notes provider_objects provider_rules qp_rules reasons replay runs slab soak wdm_rules \
+            provider_notes provider_objects provider_rules qp_rules reasons replay runs slab soak wdm_rules \
             wire wire_engine wrong_drivers",
     },
     // What is packets in and packets out has its tests beside it. They are built in a minute.

@@ -13,7 +13,7 @@ use xshell::cmd;
 use crate::context::Context;
 
 /// What has tests beyond those of the default members.
-const PACKAGES: [&str; 19] = [
+const PACKAGES: [&str; 17] = [
     "ndkctl",
     "bench",
     "broken",
@@ -22,14 +22,12 @@ const PACKAGES: [&str; 19] = [
     "install",
     "kernel",
     "kernel-tests",
-    "models",
     "mutants",
     "programs",
     "remote",
     "runner",
     "schemas",
     "script-machine",
-    "simulated-kernel",
     "softndk",
     "softndknic",
     "xtask",
@@ -40,7 +38,7 @@ const BESIDE: usize = 2;
 
 /// Runs the tests that `cargo test` leaves out, because they take long to build
 ///
-/// Those of the drivers in the simulated kernel, of that kernel, of ndkctl and of these chores; wrong providers, models, random programs.
+/// Those of the drivers in the simulated kernel, of that kernel, of ndkctl and of these chores; wrong providers, random programs.
 /// They need nothing but the compiler, and use again what `cargo run` and `cargo test` have built. Two test programs run at a time: what one
 /// says comes when it has ended. Then what ndkctl has printed as JSON is compared with its schemas. Ten minutes.
 #[derive(clap::Args)]

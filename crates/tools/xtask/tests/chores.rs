@@ -43,7 +43,10 @@ fn the_tasks_of_makefile_toml_are_steps_of_ci() {
     let arguments = check["args"].as_array().expect("arguments").iter().map(words);
     let check: Vec<_> = variables.chain([words(&check["command"])]).chain(arguments).collect();
     for line in [words(&task("drivers")["script"]) + " --arch x86_64", check.join(" ")] {
-        assert!(xtask::ci_commands().any(|step| step == line), "no step of CI runs `{line}`");
+        // A step may do more: all tests in the place of some.
+        let does =
+            |step: &str| line == step || line.strip_prefix(step).is_some_and(|more| more.starts_with(" --test "));
+        assert!(xtask::ci_commands().any(does), "no step of CI runs `{line}`");
     }
 }
 
