@@ -1,8 +1,8 @@
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::OpenOptions,
     io::{BufRead as _, BufReader, Write as _},
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    path::Path,
+    process::{Command, ExitStatus, Stdio},
     time::Instant,
 };
 
@@ -18,13 +18,8 @@ struct Step {
     count: &'static [&'static str],
 }
 
-/// What Makefile.toml has for Linux, of one architecture: the night makes both, by cargo-make, whose build takes minutes on a new machine.
-///
-/// It begins with the first step, beside it: it often has work for one processor only, and builds into a directory of its own.
-const DRIVERS: &str = "cargo xtask drivers --arch x86_64";
-
 /// Before a change lands.
-const GATE: [Step; 7] = [
+const GATE: [Step; 6] = [
     Step {
         what: "formatting",
         run: &[
@@ -36,18 +31,19 @@ const GATE: [Step; 7] = [
     },
     Step {
         what: "clippy",
-        // In one command: what several want is checked once. driver-images is for Windows only. The last two selections have what is not of
-        // `cargo test` and `cargo bench`; `--benches` would have each library once more.
+        // In one command: what several want is checked once. driver-images is for Windows only, and the wrong providers are the night's. The
+        // last two selections have what is not of `cargo test` and `cargo bench`; `--benches` would have each library once more.
         run: &[
-            "cargo clippy --workspace --exclude driver-images --lib --bins --examples --tests --test * --bench * -- -D warnings",
+            "cargo clippy --workspace --exclude driver-images --exclude broken --exclude broken-* --lib --bins --examples --tests --test * --bench * -- -D warnings",
         ],
         count: &[],
     },
-    Step { what: "documentation", run: &["RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps"], count: &[] },
     Step {
         what: "kernel drivers",
         run: &[
-            DRIVERS,
+            // What Makefile.toml has for Linux, of one architecture: the night makes both, by cargo-make, whose build takes minutes on a new
+            // machine.
+            "cargo xtask drivers --arch x86_64",
             "cargo xtask stack-depth target/drivers/x86_64/ndktest.sys target/drivers/x86_64/softndk.sys \
              target/drivers/x86_64/softndknic.sys",
         ],
@@ -67,7 +63,7 @@ const GATE: [Step; 7] = [
 ];
 
 /// What takes another build of much, or finds the more the longer it runs: at night (host.yml), and whenever a change is of its kind.
-const NIGHT: [Step; 8] = [
+const NIGHT: [Step; 10] = [
     Step {
         what: "tests for which once a night is enough, and those of the simulated kernel's own parts",
         run: &[
@@ -80,6 +76,12 @@ const NIGHT: [Step; 8] = [
     Step {
         what: "the headers for consumers; the sample consumer in C, built and run",
         run: &["cargo xtask header"],
+        count: &[],
+    },
+    Step { what: "documentation", run: &["RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps"], count: &[] },
+    Step {
+        what: "providers that are wrong on purpose",
+        run: &["cargo clippy -p broken -p broken-* --lib --tests -- -D warnings", "cargo test -p broken"],
         count: &[],
     },
     Step { what: "model checks (loom)", run: &["cargo xtask loom"], count: &[] },
@@ -131,22 +133,14 @@ impl Ci {
         // Asked for now: a step that builds this package puts another file in its place, and Linux then has no path for it.
         let myself = std::env::current_exe()?;
         let mut times = Vec::new();
-        let ahead = steps.iter().skip(self.from - 1).any(|step| step.run.contains(&DRIVERS));
-        let mut drivers = if ahead { Some(Ahead::start(&myself)?) } else { None };
         for (number, step) in (1..).zip(steps).skip(self.from - 1) {
             let step_began = Instant::now();
             println!("\n=== {number}. {} (at {} s)", step.what, began.elapsed().as_secs());
             let commands = step.run.iter().map(|line| (line, false)).chain(step.count.iter().map(|line| (line, true)));
             for (line, counted) in commands {
                 println!("$ {line}");
-                let status = if *line == DRIVERS
-                    && let Some(drivers) = drivers.take()
-                {
-                    drivers.finish()?
-                } else {
-                    let mut command = command(&myself, line)?;
-                    if counted { copied(command)? } else { command.status()? }
-                };
+                let mut command = command(&myself, line)?;
+                let status = if counted { copied(command)? } else { command.status()? };
                 ensure!(
                     status.success(),
                     "step {number} has failed: {line}\ncargo xtask ci {}--from {number} goes on from here",
@@ -161,35 +155,6 @@ impl Ci {
             println!("{seconds:6} s  {number}. {what}");
         }
         Ok(())
-    }
-}
-
-/// The build of the drivers while other steps run. What it says comes when it is waited for.
-struct Ahead {
-    child: Child,
-    said: PathBuf,
-}
-
-impl Ahead {
-    fn start(myself: &Path) -> Result<Self> {
-        let said = absolute("target/drivers-output.txt");
-        let file = File::create(&said)?;
-        let child = command(myself, DRIVERS)?.stdout(file.try_clone()?).stderr(file).spawn()?;
-        Ok(Self { child, said })
-    }
-
-    fn finish(mut self) -> Result<ExitStatus> {
-        let status = self.child.wait()?;
-        print!("{}", String::from_utf8_lossy(&fs::read(&self.said)?));
-        Ok(status)
-    }
-}
-
-impl Drop for Ahead {
-    /// An earlier step has failed.
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

@@ -13,10 +13,9 @@ use xshell::cmd;
 use crate::context::Context;
 
 /// What has tests beyond those of the default members.
-const PACKAGES: [&str; 17] = [
+const PACKAGES: [&str; 16] = [
     "ndkctl",
     "bench",
-    "broken",
     "driver-common",
     "image-loader",
     "install",
@@ -38,7 +37,7 @@ const BESIDE: usize = 2;
 
 /// Runs the tests that `cargo test` leaves out, because they take long to build
 ///
-/// Those of the drivers in the simulated kernel, of that kernel, of ndkctl and of these chores; wrong providers, random programs.
+/// Those of the drivers in the simulated kernel, of that kernel, of ndkctl and of these chores; random programs.
 /// They need nothing but the compiler, and use again what `cargo run` and `cargo test` have built. Two test programs run at a time: what one
 /// says comes when it has ended. Then what ndkctl has printed as JSON is compared with its schemas. Ten minutes.
 #[derive(clap::Args)]

@@ -134,7 +134,7 @@ impl Rxe {
                 network: Network::Vxlan,
                 loss: 1,
                 connections: 10,
-                largest: 1 << 20,
+                largest: if self.short { 1 << 16 } else { 1 << 20 },
             },
         ];
         if !self.short {
