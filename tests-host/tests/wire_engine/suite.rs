@@ -97,6 +97,7 @@ fn on_a_clean_cable(every: usize) {
             unlike(here, &there, |name, seen| is_listed(DIFFERENCES, name, seen) || is_listed(TIMING, name, seen));
         assert!(wrong.is_empty(), "{} of {}, {scheduler:?}:\n{}", wrong.len(), here.len(), wrong.join("\n"));
         for (name, text, why) in DIFFERENCES {
+            assert!(here.contains_key(name), "{name} is no case");
             let Some(seen) = there.get(name).map(ToString::to_string) else { continue };
             assert!(seen.starts_with(text), "{name} is not as listed ({why}): {seen}");
         }

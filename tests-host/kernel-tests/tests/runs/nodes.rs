@@ -78,7 +78,7 @@ fn a_consumer_pings_itself_on_another_machine_and_a_seed_repeats() {
         return;
     }
     let bad = "loss = 1\ndouble = 1\nreorder = 5\ncorrupt = 0.5";
-    for (name, network) in [("clean", "loss = 0"), ("bad", bad)] {
+    for (name, network) in [("clean", "loss = 0"), ("lossy", "loss = 1"), ("bad", bad)] {
         let script = script(name, &[("loss = 1 ", &format!("{network}\n#"))]);
         let once = run(&script, "1..2", "right");
         passed(&once);

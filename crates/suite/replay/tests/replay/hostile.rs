@@ -75,7 +75,7 @@ fn a_changed_recording_crashes_nothing() {
         (state >> 8) as usize % below
     };
     let (mut read, mut refused, mut run) = (0, 0, 0);
-    for round in 0..60 {
+    for round in 0..120 {
         let mut changed = slots.clone();
         for _ in 0..=draw(4) {
             let (slot, byte) = (draw(changed.len()), draw(SLOT_BYTES));

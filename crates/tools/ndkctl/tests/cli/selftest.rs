@@ -208,7 +208,7 @@ fn a_report_with_a_long_recording_can_be_opened() {
     let whole = format!("{html}-timeline.html");
     assert!(!std::fs::exists(&whole).expect("a folder"), "nothing is left out");
     // Something longer in its place.
-    good(&["ping", "--count", "1000", "--record", recording]);
+    good(&["ping", "--count", "2000", "--record", recording]);
     let long = page();
     assert!(long.len() < 2 << 20, "{} bytes", long.len());
     let link = format!("<a href=\"{}\">", std::path::Path::new(&whole).file_name().expect("a name").display());
