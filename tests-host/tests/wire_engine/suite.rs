@@ -1,7 +1,7 @@
 //! The conformance suite between two adapters that reach each other by frames only: each case ends as in memory, or is listed with the
 //! reason.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{collections::BTreeMap, sync::LazyLock, thread};
 
 use conformance::{
     Case, Outcome, Run, cases,
@@ -123,19 +123,24 @@ fn on_spoilt_cables(kinds_of_a_case: usize) {
         Impairments { corruption: 20, ..CLEAN },
         Impairments::all(10),
     ];
-    let mut wrong = Vec::new();
-    for (kind, (seed, impairments)) in (1..).zip(kinds).enumerate() {
+    let run = |kind: usize, impairments| {
         let here = &*IN_MEMORY;
         let has = |number: usize| (number + kind) % kinds.len() < kinds_of_a_case;
         let some = cases::all().enumerate().filter(|(number, _)| has(*number)).map(|(_, case)| case);
-        let there = outcomes(setup(true, SEEDED, impairments), seed, some);
+        let there = outcomes(setup(true, SEEDED, impairments), kind as u64 + 1, some);
         assert!((there.len() + 1) * kinds.len() > here.len() * kinds_of_a_case, "{} cases", there.len());
         let unlisted = unlike(here, &there, |name, seen| {
             is_lost_nak(&here[name].to_string(), seen)
                 || [DIFFERENCES, TIMING, IMPAIRED].iter().any(|list| is_listed(list, name, seen))
         });
-        wrong.extend(unlisted.iter().map(|case| format!("{impairments:?}: {case}")));
-    }
+        unlisted.iter().map(|case| format!("{impairments:?}: {case}")).collect::<Vec<_>>()
+    };
+    let wrong = thread::scope(|scope| {
+        let run = &run;
+        let runs = kinds.iter().enumerate().map(|(kind, impairments)| scope.spawn(move || run(kind, *impairments)));
+        let runs: Vec<_> = runs.collect();
+        runs.into_iter().flat_map(|run| run.join().expect("the cases have ended")).collect::<Vec<_>>()
+    });
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "frames and messages are small")]
 
 // What the tests use too: cargo builds examples from a folder of their own.
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/roce/common/mod.rs"]
 mod common;
 
 use std::{fs::File, io::Write};

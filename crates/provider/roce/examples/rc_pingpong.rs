@@ -12,7 +12,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "lengths of messages, and times of minutes")]
 
 // What the tests use too: cargo builds examples from a folder of their own.
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/roce/common/mod.rs"]
 mod common;
 
 use std::{

@@ -21,7 +21,7 @@ const WITH_TESTS: [&str; 5] = ["fallible", "roce", "crc32", "cable", "ndk"];
 const OF_TESTS: [&str; 6] = ["conformance", "engine", "host", "kernel-tests", "provider", "tests-host"];
 
 /// The tests of the rules, the user-mode interface and the drivers.
-const TESTS: [&str; 24] = [
+const TESTS: [&str; 21] = [
     "cq_rules",
     "qp_rules",
     "memory",
@@ -29,10 +29,7 @@ const TESTS: [&str; 24] = [
     "notify_decision",
     "cq_model",
     "out_of_memory",
-    "provider_objects",
-    "provider_notes",
-    "profiles",
-    "limits",
+    "provider",
     "faults",
     "mdl_chains",
     "conformance",

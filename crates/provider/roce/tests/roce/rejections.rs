@@ -1,10 +1,5 @@
 //! Each reason that a REJ can have (RoCEv2 8.9), in each state of the connection that it is about.
 
-#![allow(clippy::cast_possible_truncation, reason = "lengths of tests are small")]
-
-mod common;
-
-use common::world::{PORT, World};
 use ntstatus::NtStatus;
 use roce::{
     FRAME,
@@ -15,6 +10,8 @@ use roce::{
     },
 };
 use zerocopy::IntoBytes as _;
+
+use crate::common::world::{PORT, World};
 
 /// Every reason of RoCEv2 8.9, some numbers that it does not name, and the largest.
 fn reasons() -> impl Iterator<Item = Reason> {

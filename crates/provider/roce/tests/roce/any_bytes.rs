@@ -1,10 +1,5 @@
 //! Any bytes as packets, against a live connection: no panic, no byte outside a registration.
 
-#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
-
-mod common;
-
-use common::world::World;
 use proptest::prelude::*;
 use roce::{
     FRAME,
@@ -12,6 +7,8 @@ use roce::{
     qp::Work,
     wire::{Aeth, Bth, Deth, Envelope, Extended, Opcode, Packet, Reth, U24, cm, icrc},
 };
+
+use crate::common::world::World;
 
 const READABLE: u32 = 7;
 const WRITABLE: u32 = 8;

@@ -1,16 +1,16 @@
 //! Rules of the requester (RoCEv2 6), each with a test named after it.
 
-#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
-
-mod common;
-
 use std::iter;
 
-use common::rig::{OUT, Rig, Sent, TIMEOUT};
 use roce::{
     Failure,
     qp::{Flags, Link, PostError, Request, Work},
     wire::{Nak, Opcode, Syndrome},
+};
+
+use crate::common::{
+    self,
+    rig::{OUT, Rig, Sent, TIMEOUT},
 };
 
 const SEND: Work = Work::Send { invalidate: None };

@@ -1,6 +1,6 @@
 //! What the tests of this crate, and its examples, have in common.
 
-#![allow(dead_code, reason = "each of these programs uses a part")]
+#![allow(dead_code, reason = "an example uses a part")]
 
 pub mod memory;
 pub mod pcap;

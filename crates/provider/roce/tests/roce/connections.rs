@@ -1,11 +1,5 @@
 //! Rules of the connection manager (RoCEv2 8), each with a test named after it.
 
-#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
-
-mod common;
-
-use common::pcap;
-use common::world::{LIMITS, PORT, Side, World};
 use roce::{
     Config, FRAME, Failure, Network, Stack,
     cm::{CallError, Connect, Ending, EventKind, Refusal, Room, State, Times},
@@ -14,6 +8,11 @@ use roce::{
         Envelope, Kind, Packet,
         cm::{Attribute, Dreq, Mad, Message, Mra, Reason, Rej, Rep, Req, Rtu},
     },
+};
+
+use crate::common::{
+    self, pcap,
+    world::{LIMITS, PORT, Side, World},
 };
 
 const SEND: Work = Work::Send { invalidate: None };

@@ -1,10 +1,5 @@
 //! What a stack does with frames that are not for it, and with its neighbours (RoCEv2 1, 8.8).
 
-#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
-
-mod common;
-
-use common::world::{Side, World};
 use roce::{
     Counters, FRAME, Failure, NETWORKS, Network,
     cm::{CallError, EventKind},
@@ -13,6 +8,11 @@ use roce::{
     psn::Psn,
     qp::{Link, Sizes, Work},
     wire::{Bth, Deth, Envelope, Ethernet, Extended, Opcode, Packet, cm, ethernet::ethertype},
+};
+
+use crate::common::{
+    self,
+    world::{Side, World},
 };
 
 const SEND: Work = Work::Send { invalidate: None };

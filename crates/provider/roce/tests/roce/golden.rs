@@ -1,10 +1,5 @@
 //! Frames of rxe: each is read, written again to the same bytes, and its ICRC is right (RoCEv2 2).
 
-#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
-
-mod common;
-
-use common::pcap;
 use roce::{
     vxlan,
     wire::{
@@ -14,6 +9,8 @@ use roce::{
         icrc, ip,
     },
 };
+
+use crate::common::pcap;
 
 /// The frame in a frame of VXLAN; a frame that is none itself.
 fn inner(frame: &[u8]) -> Vec<u8> {

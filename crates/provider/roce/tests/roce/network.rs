@@ -1,15 +1,12 @@
 //! Whatever a network does to packets, each request is carried out once and in order, or the connection ends on both sides with the
 //! statuses of RoCEv2 7.
 
-#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
-
-mod common;
-
 use std::collections::HashSet;
 
-use common::world::{Impairment, Side, World};
 use proptest::prelude::*;
 use roce::{Failure, cm::EventKind, qp::Work};
+
+use crate::common::world::{Impairment, Side, World};
 
 /// What a side has posted.
 struct Posted {

@@ -1,15 +1,15 @@
 //! Rules of the responder (RoCEv2 5), each with a test named after it.
 
-#![allow(clippy::cast_possible_truncation, reason = "lengths and patterns of tests are small")]
-
-mod common;
-
-use common::rig::{IN, OUT, Rig};
 use roce::{
     Failure,
     psn::Psn,
     qp::Work,
     wire::{Extended, Opcode, Reth, Syndrome},
+};
+
+use crate::common::{
+    self,
+    rig::{IN, OUT, Rig},
 };
 
 const NONE: Extended = Extended { reth: None, aeth: None, deth: None, immediate: None, invalidate: None };
