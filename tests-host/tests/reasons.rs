@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
 use conformance::{
@@ -90,14 +91,17 @@ fn run(profile: Profile, completion: CompletionMode, seen: &Arc<Mutex<Failures>>
 fn seen() -> MutexGuard<'static, Failures> {
     static SEEN: LazyLock<Arc<Mutex<Failures>>> = LazyLock::new(|| {
         let seen: Arc<Mutex<Failures>> = Arc::default();
-        for (profile, completion) in [
-            (Profile::Own, CompletionMode::Mixed),
-            (Profile::Own, CompletionMode::Inline),
-            (Profile::Small, CompletionMode::Pending),
-            (Profile::Iwarp, CompletionMode::Mixed),
-        ] {
-            run(profile, completion, &seen);
-        }
+        thread::scope(|scope| {
+            for (profile, completion) in [
+                (Profile::Own, CompletionMode::Mixed),
+                (Profile::Own, CompletionMode::Inline),
+                (Profile::Small, CompletionMode::Pending),
+                (Profile::Iwarp, CompletionMode::Mixed),
+            ] {
+                let seen = &seen;
+                scope.spawn(move || run(profile, completion, seen));
+            }
+        });
         seen
     });
     // One test that fails says nothing of the others.

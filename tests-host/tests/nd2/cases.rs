@@ -39,13 +39,16 @@ fn through_control_codes(schedule: Schedule, policy: CompletionPolicy) {
 
 #[test]
 fn every_case_passes_through_control_codes_in_every_policy() {
-    CompletionPolicy::ALL.into_iter().for_each(|policy| through_control_codes(Schedule::Threads, policy));
+    for policy in CompletionPolicy::ALL {
+        through_control_codes(Schedule::Threads, policy);
+    }
 }
 
 #[test]
 fn every_case_passes_through_control_codes_whatever_the_order() {
-    let seeds = (7..).map(|seed| Schedule::Seeded(seed, 20));
-    seeds.zip(CompletionPolicy::ALL).for_each(|(schedule, policy)| through_control_codes(schedule, policy));
+    for (seed, policy) in (7..).zip(CompletionPolicy::ALL) {
+        through_control_codes(Schedule::Seeded(seed, 20), policy);
+    }
 }
 
 /// Two seeds, each with its chance that others get in between.

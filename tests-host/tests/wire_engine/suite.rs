@@ -123,7 +123,8 @@ fn on_spoilt_cables(kinds_of_a_case: usize) {
         Impairments { corruption: 20, ..CLEAN },
         Impairments::all(10),
     ];
-    let run = |kind: usize, impairments| {
+    let run = |kind: usize| {
+        let impairments = kinds[kind];
         let here = &*IN_MEMORY;
         let has = |number: usize| (number + kind) % kinds.len() < kinds_of_a_case;
         let some = cases::all().enumerate().filter(|(number, _)| has(*number)).map(|(_, case)| case);
@@ -137,9 +138,8 @@ fn on_spoilt_cables(kinds_of_a_case: usize) {
     };
     let wrong = thread::scope(|scope| {
         let run = &run;
-        let runs = kinds.iter().enumerate().map(|(kind, impairments)| scope.spawn(move || run(kind, *impairments)));
-        let runs: Vec<_> = runs.collect();
-        runs.into_iter().flat_map(|run| run.join().expect("the cases have ended")).collect::<Vec<_>>()
+        let runs = [0, 1, 2, 3].map(|kind| scope.spawn(move || run(kind)));
+        runs.map(|run| run.join().expect("the cases have ended")).concat()
     });
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }

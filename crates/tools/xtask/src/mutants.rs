@@ -31,7 +31,7 @@ const PARTS: [Part; 2] = [
         features: &["--features", "softndk/faults"],
         // Tests that are about other things, and the stress tests of the simulation, reach nothing that these do not.
         tests: "rules memory adviser conformance conformance_cancel connection cq_model cq_rules cq_stress driver_os \
-            driver_runs drivers faults host_machine interpose kernel_rules layers mdl_chains nd2 nd2_observe \
+            driver_runs drivers faults host_machine interpose kernel_rules mdl_chains nd2 nd2_observe \
             nd2_processes nd2_unload ndis_rules ndk_in_kernel nic notify_decision out_of_memory programs \
             provider qp_rules reasons replay runs slab soak wdm_rules \
             wire wire_engine wrong_drivers",

@@ -57,30 +57,26 @@ impl Row {
 /// Every completion mode with every version, every mode on threads and seeded; and among them each number of processors,
 /// posts that carry requests out, locks that only lock, and adapters without what is optional.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
-    let row = |setup, completion, version| Row::new(Setup { completion, ..setup }, version);
-    let on_threads =
-        || vec![row(threads(), Inline, TWO), row(Setup { processors: Some(1), ..threads() }, Pending, ONE)];
-    let on_more_threads = || {
-        vec![
-            row(Setup { processors: Some(4), ..threads() }, Early, TWO),
-            row(Setup { nic: NicMode::Direct, ..threads() }, Mixed, ONE),
-            row(Setup { nic: NicMode::Direct, watched_locks: false, ..threads() }, Inline, TWO),
-        ]
-    };
-    let by_seeds = || vec![row(seeded(0), Inline, ONE), row(seeded(20), Pending, TWO)];
-    let by_more_seeds = || {
-        vec![
-            row(Setup { nic: NicMode::Direct, ..seeded(10) }, Early, ONE),
-            row(seeded(10), Mixed, TWO),
-            row(Setup { without: OPTIONAL, read_sge: Some(3), ..seeded(10) }, Mixed, TWO),
-        ]
-    };
+    let on_threads = [
+        (threads(), Inline, TWO),
+        (Setup { processors: Some(1), ..threads() }, Pending, ONE),
+        (Setup { processors: Some(4), ..threads() }, Early, TWO),
+        (Setup { nic: NicMode::Direct, ..threads() }, Mixed, ONE),
+        (Setup { nic: NicMode::Direct, watched_locks: false, ..threads() }, Inline, TWO),
+    ];
+    let by_seeds = [
+        (seeded(0), Inline, ONE),
+        (seeded(20), Pending, TWO),
+        (Setup { nic: NicMode::Direct, ..seeded(10) }, Early, ONE),
+        (seeded(10), Mixed, TWO),
+        (Setup { without: OPTIONAL, read_sge: Some(3), ..seeded(10) }, Mixed, TWO),
+    ];
     // The rows with seeds use one processor; those on threads mostly wait.
     thread::scope(|scope| {
-        let others = [scope.spawn(on_more_threads), scope.spawn(by_seeds), scope.spawn(by_more_seeds)];
-        let mut rows = on_threads();
-        rows.extend(others.into_iter().flat_map(|other| other.join().expect("the cases have ended")));
-        rows
+        let start =
+            |(setup, completion, version)| scope.spawn(move || Row::new(Setup { completion, ..setup }, version));
+        let (on_threads, by_seeds) = (on_threads.map(start), by_seeds.map(start));
+        on_threads.into_iter().chain(by_seeds).map(|row| row.join().expect("the cases have ended")).collect()
     })
 });
 

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 use ndkpi::NtStatus;
 
 /// The codes in the tables of a document: the name in one cell, the number in the one beside it.
 fn documented(document: &str, number_comes_first: bool) -> BTreeMap<String, NtStatus> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference").join(document);
+    let path = sources::root().join("docs/reference").join(document);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut codes = BTreeMap::new();
     for row in text.lines().filter(|line| line.starts_with('|')) {

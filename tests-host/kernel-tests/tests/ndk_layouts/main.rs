@@ -6,9 +6,8 @@
 //! that is not needed, and the number of facts is fixed, so nothing can go missing without a failing test.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::mem::offset_of;
-use std::path::Path;
-use std::{env, fs};
 
 use serde_json::Value;
 
@@ -147,7 +146,7 @@ const NAMES_ONLY_HERE: &Listed = &[
 
 /// The facts, read anew by each test.
 fn facts() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("facts/ndk-layouts.json");
+    let path = sources::root().join("tests-host/facts/ndk-layouts.json");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -452,9 +451,8 @@ const PREFIXES: [&str; 14] = [
 
 /// The source files of the crate, and of the one with its status codes.
 fn sources() -> Vec<String> {
-    let mut directories = ["../crates/abi/ndkpi/src", "../crates/abi/ntstatus/src"]
-        .map(|path| Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
-        .to_vec();
+    let mut directories =
+        ["crates/abi/ndkpi/src", "crates/abi/ntstatus/src"].map(|path| sources::root().join(path)).to_vec();
     let mut sources = Vec::new();
     while let Some(directory) = directories.pop() {
         let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));

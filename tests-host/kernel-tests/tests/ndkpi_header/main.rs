@@ -2,7 +2,7 @@
 //!
 //! `ndkpi.h` and `wskndk.h` are generated from the source of the crate. After a change of it:
 //!
-//!     UPDATE_HEADERS=1 cargo test --test ndkpi_header
+//!     UPDATE_HEADERS=1 cargo test -p kernel-tests --test ndkpi_header
 //!
 //! The compilers are Debian's (`cargo xtask header` installs them). Without one there is nothing to compile, and the tests say so.
 
@@ -11,16 +11,13 @@ mod doc;
 mod generate;
 mod source;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
 use serde_json::Value;
 
 /// A path in the repository.
 fn path(relative: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(relative)
+    sources::root().join(relative)
 }
 
 fn read(relative: &str) -> String {
