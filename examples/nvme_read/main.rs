@@ -8,91 +8,29 @@
 //! Data moves as NVMe wants it: each command registers its memory by a fast registration (`NDKPI 7.4`), the controller reads or writes
 //! that by RDMA, and its response is a send that invalidates the token (`NDKPI 7.6`).
 
+mod args;
 mod capsule;
 mod controller;
 mod queue;
 mod target;
 
-use std::{
-    fs,
-    net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{fs, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
 
-use clap::{Parser, ValueEnum};
 use examples::station::Station;
 use network::{Datagrams, Impairment, Segment, Vxlan, VxlanConfig, memory};
+use pico_args::Arguments;
 
 use crate::{
+    args::{Args, Carrier, USAGE},
     controller::Controller,
     queue::Error,
-    target::{SUBSYSTEM, Target},
+    target::Target,
 };
 
 /// The port of NVMe over RDMA.
 const PORT: u16 = 4420;
 
 /// A small NVMe over Fabrics host, over RoCEv2
-#[derive(Parser)]
-struct Args {
-    /// The controller's address; without it there is a small target in this program
-    #[arg(long, value_name = "IP[:PORT]", value_parser = target, requires = "peer")]
-    target: Option<SocketAddr>,
-    /// The subsystem's qualified name
-    #[arg(long, default_value = SUBSYSTEM, value_name = "NQN")]
-    nqn: String,
-    /// The namespace
-    #[arg(long, default_value = "1", value_name = "NUMBER")]
-    namespace: u32,
-    /// The first block
-    #[arg(long, default_value = "0", value_name = "BLOCK")]
-    first: u64,
-    /// How many blocks are read
-    #[arg(long, default_value = "8", value_name = "COUNT")]
-    blocks: u32,
-    /// Write the contents of this file first, from the first block on; its size must be whole blocks
-    #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
-    /// Write what was read to this file
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// This side's address in the network
-    #[arg(long, default_value = "10.0.0.2", value_name = "IP")]
-    local: IpAddr,
-    /// The length of the network's prefix
-    #[arg(long, default_value = "24", value_name = "BITS")]
-    prefix: u8,
-    /// Where the frames go: the other end of the VXLAN, or of the datagrams
-    #[arg(long, value_name = "IP:PORT")]
-    peer: Option<SocketAddr>,
-    /// This side's UDP socket
-    #[arg(long, default_value = "0.0.0.0:4789", value_name = "IP:PORT")]
-    bind: SocketAddr,
-    /// What carries the frames
-    #[arg(long, value_enum, default_value = "vxlan", value_name = "KIND")]
-    network: Carrier,
-    /// VXLAN's network identifier
-    #[arg(long, default_value = "42", value_name = "VNI")]
-    vni: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Carrier {
-    /// VXLAN in a UDP socket.
-    Vxlan,
-    /// One frame a datagram: QEMU's `-netdev dgram`.
-    Dgram,
-}
-
-fn target(text: &str) -> Result<SocketAddr, String> {
-    let address = text.parse::<IpAddr>().map(|address| (address, PORT).into());
-    address
-        .or_else(|_| text.parse())
-        .map_err(|_| "an address, perhaps with a port: 10.0.0.1, [fd00::1]:4420".to_owned())
-}
-
 /// Opens the segment that the arguments name, and says how long packets on it are at most.
 fn open(args: &Args, peer: SocketAddr) -> Result<(Arc<dyn Segment>, u16), Error> {
     let failed = |error: network::OpenError| Error::Wrong(error.to_string());
@@ -145,7 +83,13 @@ fn run(args: &Args) -> Result<(), Error> {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let mut arguments = Arguments::from_env();
+    if arguments.contains(["-h", "--help"]) {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let args = Args::parse(arguments).map_err(|error| Error::Wrong(format!("{error}; --help")));
+    match args.and_then(|args| run(&args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -156,10 +100,12 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn arguments(more: &[&str]) -> Args {
-        Args::parse_from([&["nvme_read"], more].concat())
+        Args::parse(Arguments::from_vec(more.iter().map(Into::into).collect())).expect("arguments")
     }
 
     /// A file of this test alone.

@@ -14,7 +14,7 @@
 //!
 //! Hooks that refuse every completion queue, as an adapter without resources would:
 //!
-//! ```
+//! ```no_run
 //! use host::{HostOs, machine::Machine};
 //! use interpose::{Event, Function, Hooks, ObjectId, Phase, Verdict};
 //! use ndk::host::adopt;

@@ -7,7 +7,7 @@
 //! A [`Device`] is one adapter. [`Device::open`] makes an `NDK_ADAPTER` on it, as NDIS's open handler does, and
 //! [`Device::close`] closes it again. Everything else goes through the dispatch tables.
 //!
-//! ```
+//! ```no_run
 //! use host::{HostOs, machine::Machine};
 //! use ndkpi::{NDK_ADAPTER, NDK_VERSION, NtStatus};
 //! use provider::{Config, Device};

@@ -106,17 +106,24 @@ fn changed(rounds: usize, swaps: bool) {
             }
         }
     }
-    assert!(read > rounds / 4 && refused > 0 && run > 2, "{read} read, {refused} refused, {run} run");
+    assert!(read > rounds / 4 && refused > 0 && run > 1, "{read} read, {refused} refused, {run} run");
 }
 
 #[test]
 fn a_recording_with_changed_bytes_crashes_nothing() {
-    changed(80, false);
+    changed(40, false);
 }
 
 #[test]
 fn a_recording_in_another_order_crashes_nothing() {
-    changed(40, true);
+    changed(20, true);
+}
+
+#[test]
+#[ignore = "cargo test --test replay -- --ignored: half a minute"]
+fn many_changed_recordings_crash_nothing() {
+    changed(160, false);
+    changed(80, true);
 }
 
 /// The bytes of a ring, as a dump has them.
