@@ -1,9 +1,15 @@
 //! Every case of the self-test, on a machine of threads and on seeded ones, and its place in the documentation.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Mutex, thread};
 
-use nd2::CompletionPolicy;
-use nd2_selftest::{BackEnd, NicMode, Options, Outcome, Row, Schedule, cases, run};
+use nd2::CompletionPolicy::{self, Inline, Mixed, Pending};
+use nd2_selftest::{
+    BackEnd::{self, Codes, Process},
+    NicMode::{self, Deferred, Direct},
+    Options, Outcome, Row,
+    Schedule::{self, Seeded, Threads},
+    cases, run,
+};
 
 fn all_pass(rows: &[Row], what: &str) {
     let failed: Vec<_> = rows
@@ -17,69 +23,48 @@ fn all_pass(rows: &[Row], what: &str) {
     assert_eq!(rows.len(), cases().len(), "{what}");
 }
 
-#[test]
-fn every_case_passes_with_threads_in_every_policy() {
-    for policy in CompletionPolicy::ALL {
-        all_pass(&run(&Options { policy, ..Options::default() }), policy.name());
-    }
-}
-
-#[test]
-fn every_case_passes_with_the_direct_engine() {
-    for schedule in [Schedule::Threads, Schedule::Seeded(3, 30)] {
-        let rows = run(&Options { schedule, nic: NicMode::Direct, ..Options::default() });
-        all_pass(&rows, &format!("{schedule:?}, direct"));
-    }
-}
-
-fn through_control_codes(schedule: Schedule, policy: CompletionPolicy) {
-    let rows = run(&Options { schedule, policy, back_end: BackEnd::Codes, ..Options::default() });
-    all_pass(&rows, &format!("{policy}, {schedule:?}, control codes"));
-}
-
-#[test]
-fn every_case_passes_through_control_codes_in_every_policy() {
-    for (schedule, policy) in [
-        (Schedule::Threads, CompletionPolicy::Pending),
-        (Schedule::Seeded(7, 20), CompletionPolicy::Inline),
-        (Schedule::Seeded(8, 20), CompletionPolicy::Mixed),
-    ] {
-        through_control_codes(schedule, policy);
-    }
-}
-
-#[test]
-#[ignore = "cargo test --test nd2 -- --ignored: every policy with threads and by a seed, with and without control codes"]
-fn every_case_passes_in_every_policy_and_order() {
-    for (seed, policy) in (9..).zip(CompletionPolicy::ALL) {
-        for schedule in [Schedule::Threads, Schedule::Seeded(seed, 20)] {
-            through_control_codes(schedule, policy);
+/// Runs all cases in each of these ways, two at a time: each uses one processor, or mostly waits.
+fn all_pass_in(ways: &[(CompletionPolicy, Schedule, BackEnd, NicMode)]) {
+    let next = Mutex::new(ways.iter());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(&(policy, schedule, back_end, nic)) = { next.lock().expect("no panic").next() } {
+                    let rows = run(&Options { policy, schedule, back_end, nic, ..Options::default() });
+                    all_pass(&rows, &format!("{policy}, {schedule:?}, {back_end:?}, {nic:?}"));
+                }
+            });
         }
-        seeded(policy, &[(seed, 0), (seed + 3, 60)]);
+    });
+}
+
+/// Each pair of policy, schedule, back end and engine meets once.
+#[test]
+fn every_case_passes_in_each_pair_of_ways() {
+    all_pass_in(&[
+        (Pending, Threads, Process, Deferred),
+        (Inline, Threads, Process, Direct),
+        (Mixed, Threads, Codes, Deferred),
+        (Pending, Seeded(1, 60), Codes, Direct),
+        (Inline, Seeded(3, 10), Codes, Deferred),
+        (Mixed, Seeded(6, 30), Process, Direct),
+    ]);
+}
+
+#[test]
+#[ignore = "cargo test --test nd2 -- --ignored: half a minute"]
+fn every_case_passes_in_every_way() {
+    let mut ways = Vec::new();
+    for (seed, policy) in (7..).zip(CompletionPolicy::ALL) {
+        for schedule in [Threads, Seeded(seed, 0), Seeded(seed, 20), Seeded(seed, 60)] {
+            ways.extend(
+                [Process, Codes]
+                    .into_iter()
+                    .flat_map(|back_end| [Deferred, Direct].map(|nic| (policy, schedule, back_end, nic))),
+            );
+        }
     }
-}
-
-/// Seeds, each with its chance that others get in between.
-fn seeded(policy: CompletionPolicy, seeds: &[(u64, u8)]) {
-    for &(seed, percent) in seeds {
-        let schedule = Schedule::Seeded(seed, percent);
-        all_pass(&run(&Options { schedule, policy, ..Options::default() }), &format!("{policy}, {schedule:?}"));
-    }
-}
-
-#[test]
-fn every_case_passes_whatever_the_order_when_requests_pend() {
-    seeded(CompletionPolicy::Pending, &[(1, 0), (2, 60)]);
-}
-
-#[test]
-fn every_case_passes_whatever_the_order_when_methods_answer() {
-    seeded(CompletionPolicy::Inline, &[(3, 10)]);
-}
-
-#[test]
-fn every_case_passes_whatever_the_order_when_nobody_knows() {
-    seeded(CompletionPolicy::Mixed, &[(6, 30)]);
+    all_pass_in(&ways);
 }
 
 #[test]

@@ -67,7 +67,8 @@ const NIGHT: [Step; 10] = [
     Step {
         what: "tests for which once a night is enough, and those of the simulated kernel's own parts",
         run: &[
-            "cargo test --test wire_engine --test nd2 --test replay -- --ignored",
+            "cargo test --test wire_engine --test nd2 -- --ignored",
+            "cargo test -p replay -- --ignored",
             "cargo test -p remote -- --ignored",
             "cargo test -p simulated-kernel",
         ],

@@ -13,9 +13,10 @@ use xshell::cmd;
 use crate::context::Context;
 
 /// What has tests beyond those of the default members.
-const PACKAGES: [&str; 16] = [
+const PACKAGES: [&str; 20] = [
     "ndkctl",
     "bench",
+    "cable",
     "driver-common",
     "image-loader",
     "install",
@@ -23,7 +24,10 @@ const PACKAGES: [&str; 16] = [
     "kernel-tests",
     "mutants",
     "programs",
+    "recorder",
+    "recording",
     "remote",
+    "replay",
     "runner",
     "schemas",
     "script-machine",
@@ -37,7 +41,7 @@ const BESIDE: usize = 2;
 
 /// Runs the tests that `cargo test` leaves out, because they take long to build
 ///
-/// Those of the drivers in the simulated kernel, of that kernel, of ndkctl and of these chores; random programs.
+/// Those of the drivers in the simulated kernel, of that kernel, of recordings, of ndkctl and of these chores; random programs.
 /// They need nothing but the compiler, and use again what `cargo run` and `cargo test` have built. Two test programs run at a time: what one
 /// says comes when it has ended. Then what ndkctl has printed as JSON is compared with its schemas. Ten minutes.
 #[derive(clap::Args)]

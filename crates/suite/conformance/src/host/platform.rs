@@ -61,7 +61,7 @@ pub struct Setup {
     /// Where work requests are carried out.
     pub nic: NicMode,
     /// True if spin locks raise the IRQL and find mistakes; false if they only lock, which lets the engine's shortest path for
-    /// completions be taken.
+    /// completions be taken. Not with a seed that lets others in between: while such a lock is held there, nobody else goes on.
     pub watched_locks: bool,
     /// Adapters on the fabric.
     pub adapters: u8,

@@ -54,21 +54,24 @@ impl Row {
     }
 }
 
-/// Every completion mode with every version, every mode on threads and seeded; and among them each number of processors,
-/// posts that carry requests out, locks that only lock, and adapters without what is optional.
+/// Each pair of completion mode, version, engine and scheduler meets once, and of these with locks that only lock, where threads run: a seed may
+/// change processors while one is held, and only a watched one lets the other go on. Among them are machines of one and of four processors,
+/// seeds that change processors often and never, and adapters without what is optional.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let direct = |setup| Setup { nic: NicMode::Direct, ..setup };
+    let plain = |setup| Setup { watched_locks: false, ..setup };
+    let on = |processors, setup| Setup { processors: Some(processors), ..setup };
     let on_threads = [
-        (threads(), Inline, TWO),
-        (Setup { processors: Some(1), ..threads() }, Pending, ONE),
-        (Setup { processors: Some(4), ..threads() }, Early, TWO),
-        (Setup { nic: NicMode::Direct, ..threads() }, Mixed, ONE),
-        (Setup { nic: NicMode::Direct, watched_locks: false, ..threads() }, Inline, TWO),
+        (threads(), Inline, ONE),
+        (plain(on(1, threads())), Pending, TWO),
+        (plain(direct(threads())), Early, ONE),
+        (direct(on(4, threads())), Mixed, TWO),
     ];
     let by_seeds = [
-        (seeded(0), Inline, ONE),
-        (seeded(20), Pending, TWO),
-        (Setup { nic: NicMode::Direct, ..seeded(10) }, Early, ONE),
-        (seeded(10), Mixed, TWO),
+        (direct(seeded(0)), Inline, TWO),
+        (direct(seeded(20)), Pending, ONE),
+        (seeded(10), Early, TWO),
+        (seeded(10), Mixed, ONE),
         (Setup { without: OPTIONAL, read_sge: Some(3), ..seeded(10) }, Mixed, TWO),
     ];
     // The rows with seeds use one processor; those on threads mostly wait.

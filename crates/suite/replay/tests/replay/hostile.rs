@@ -120,7 +120,7 @@ fn a_recording_in_another_order_crashes_nothing() {
 }
 
 #[test]
-#[ignore = "cargo test --test replay -- --ignored: half a minute"]
+#[ignore = "cargo test -p replay -- --ignored: half a minute"]
 fn many_changed_recordings_crash_nothing() {
     changed(160, false);
     changed(80, true);
