@@ -189,7 +189,7 @@ unsafe extern "C" fn control(_: WDFQUEUE, request: WDFREQUEST, output: usize, in
         assert_eq!(found, 0);
     }
     if output > 0 {
-        // SAFETY: as above.
+        // SAFETY: the framework's request, and a place that lives until the call returns.
         let found = unsafe {
             let place = (&raw mut places[1]).cast();
             call_unsafe_wdf_function_binding!(WdfRequestRetrieveOutputBuffer, request, 1, place, ptr::null_mut())
@@ -416,7 +416,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: the request that had it is complete.
         unsafe { IoFreeMdl(self.mdl) };
-        // SAFETY: as above.
+        // SAFETY: the request that had it is complete.
         unsafe { ExFreePoolWithTag(self.memory, TAG) };
     }
 }

@@ -89,9 +89,13 @@ static IN_MEMORY: LazyLock<BTreeMap<&'static str, Outcome>> =
 
 /// Every case by a seed, and some on a machine of threads.
 fn on_a_clean_cable(every: usize) {
-    for (scheduler, every) in [(SEEDED, 1), (Scheduler::Threads, every)] {
+    let ways = [(SEEDED, 1), (Scheduler::Threads, every)];
+    let runs = thread::scope(|scope| {
+        let run = |(scheduler, every)| outcomes(setup(true, scheduler, CLEAN), 1, cases::all().step_by(every));
+        ways.map(|way| scope.spawn(move || run(way))).map(|run| run.join().expect("the cases have ended"))
+    });
+    for ((scheduler, every), there) in ways.into_iter().zip(runs) {
         let here = &*IN_MEMORY;
-        let there = outcomes(setup(true, scheduler, CLEAN), 1, cases::all().step_by(every));
         assert!(there.len() * every > 400, "{} cases", there.len());
         let wrong =
             unlike(here, &there, |name, seen| is_listed(DIFFERENCES, name, seen) || is_listed(TIMING, name, seen));

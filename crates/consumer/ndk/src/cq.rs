@@ -244,7 +244,7 @@ impl Cq {
             // SAFETY: this call has set `RUNS`.
             unsafe { handle(&self.object, failure) };
         }
-        // SAFETY: as above.
+        // SAFETY: this call has set `RUNS`, and takes it back here.
         unsafe { leave(&self.object) };
         Ok(Notified { object: self.object })
     }

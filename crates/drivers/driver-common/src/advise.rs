@@ -216,7 +216,7 @@ impl Advice {
         let recorded = Findings::new(Kernel, ring.clone(), recorder::Adviser::Behind);
         let sink = Arc::try_new(Tracer { recorded: Some(recorded) })?;
         let hooks: RecordedLayer = (Recorder::new(Kernel, ring), adviser(sink));
-        // SAFETY: as above.
+        // SAFETY: `adapter` is open and nobody else's (`# Safety`), which is what `wrap` asks for.
         unsafe { interpose::wrap(adapter, hooks) }
     }
 }

@@ -122,7 +122,7 @@ impl Consumers {
             (Advise::Off, None) => return Ok(()),
             // SAFETY: what `faults` returned wraps the adapter that was just opened; nobody else has it.
             (Advise::Off, Some(ring)) => unsafe { record::wrap(*adapter, ring) }?,
-            // SAFETY: as above.
+            // SAFETY: what `faults` returned wraps the adapter that was just opened; nobody else has it.
             (Advise::On(mode), ring) => unsafe { self.advice.wrap(mode, *adapter, ring) }?,
         };
         Ok(())

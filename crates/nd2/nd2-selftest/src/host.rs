@@ -179,7 +179,7 @@ impl RequestFile for HostFile {
             if now != NtStatus::PENDING {
                 return now;
             }
-            // SAFETY: as before.
+            // SAFETY: the structure is valid (`# Safety` of the trait).
             let event = unsafe { overlapped.as_ref() }.hEvent;
             let Some(event) = self.handles.event(event) else { return NtStatus::INVALID_PARAMETER };
             event.wait();

@@ -291,7 +291,7 @@ impl World {
 fn class_object(environment: &dyn Environment, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
     // SAFETY: the identifier and the place are valid or null.
     let version2 = |iid, out| unsafe { environment.class_object(iid, out) };
-    // SAFETY: as before.
+    // SAFETY: the identifier and the place are valid or null.
     unsafe { softnd::version1::get_class_object(iid, out, version2) }
 }
 

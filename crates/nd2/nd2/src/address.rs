@@ -76,7 +76,7 @@ pub unsafe fn write_list(
     }
     // SAFETY: the buffer has room for the head of the list.
     unsafe { (&raw mut (*into).iAddressCount).write_unaligned(i32::try_from(count).unwrap_or(i32::MAX)) };
-    // SAFETY: as before.
+    // SAFETY: only the address of a field of that head is taken.
     let mut entry = unsafe { &raw mut (*into).Address }.cast::<SOCKET_ADDRESS>();
     let mut at = head;
     for address in raw {

@@ -53,7 +53,7 @@ impl<O: NdkOs> Body for MemoryWindow<O> {
         // SAFETY: the object is being closed: no other call runs (`# Safety` of the trait).
         let window = unsafe { self.window.replace(None) };
         let region = window.as_ref().and_then(|window| window.bound_region());
-        // SAFETY: as before.
+        // SAFETY: no other call runs while the object is being closed (`# Safety` of the trait).
         unsafe { self.region.replace(region) };
         // Ends the binding.
         drop(window);

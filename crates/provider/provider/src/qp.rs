@@ -52,7 +52,7 @@ impl<O: NdkOs> Cqs<O> {
     pub unsafe fn borrow(receive: *mut NDK_CQ, initiator: *mut NDK_CQ) -> Result<Self, NtStatus> {
         // SAFETY: the queue is open (`# Safety`).
         let receive = unsafe { borrow(receive) }?;
-        // SAFETY: as before.
+        // SAFETY: this queue too is open (`# Safety`).
         let initiator = unsafe { borrow(initiator) }?;
         Ok(Self { receive, initiator })
     }
@@ -132,7 +132,7 @@ impl<O: NdkOs> QueuePair<O> {
             object.send_queue.replace(Some(send_queue));
         }
         if srq.is_none() {
-            // SAFETY: as before.
+            // SAFETY: nobody else knows the object yet.
             unsafe { object.receive_queue.replace(Some(receive_queue)) };
         }
         Ok(object)

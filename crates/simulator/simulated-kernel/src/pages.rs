@@ -41,7 +41,7 @@ impl Drop for Pages {
         // SAFETY: the mapping is this value's, and nobody has a reference into it.
         unsafe { platform::unmap(self.bytes, self.length.next_multiple_of(PAGE)) };
         if let Some(view) = self.view {
-            // SAFETY: as before.
+            // SAFETY: the mapping is this value's, and nobody has a reference into it.
             unsafe { platform::unmap(view, self.length.next_multiple_of(PAGE)) };
         }
     }

@@ -86,17 +86,17 @@ impl Player<'_> {
             }
             Function::Receive => {
                 let function = function!(self, record, qp, NdkReceive);
-                // SAFETY: as above.
+                // SAFETY: an open queue pair, and a list that lives until the call returns.
                 unsafe { function(qp, own, first, count) }
             }
             Function::Read => {
                 let function = function!(self, record, qp, NdkRead);
-                // SAFETY: as above.
+                // SAFETY: an open queue pair, and a list that lives until the call returns.
                 unsafe { function(qp, own, first, count, address, token, flags) }
             }
             Function::Write => {
                 let function = function!(self, record, qp, NdkWrite);
-                // SAFETY: as above.
+                // SAFETY: an open queue pair, and a list that lives until the call returns.
                 unsafe { function(qp, own, first, count, address, token, flags) }
             }
             _ => {
@@ -105,7 +105,7 @@ impl Player<'_> {
                     return Ok(self.leave_out(record, "the provider does not have the function"));
                 };
                 let token = self.memory.token(peer, remote.1);
-                // SAFETY: as above.
+                // SAFETY: an open queue pair, and a list that lives until the call returns.
                 unsafe { function(qp, own, first, count, flags, token) }
             }
         };
@@ -183,7 +183,7 @@ impl Player<'_> {
             unsafe { function(cq, &raw mut none, 0) };
         } else if let Some(function) = crate::calls::slot!(cq, NdkGetCqResults) {
             let mut none = NDK_RESULT::ZEROED;
-            // SAFETY: as above.
+            // SAFETY: an open queue, on which no other call runs, and room for none.
             unsafe { function(cq, &raw mut none, 0) };
         }
     }
@@ -250,7 +250,7 @@ fn one(cq: *mut NDK_CQ) -> Option<Completion> {
     }
     let function = crate::calls::slot!(cq, NdkGetCqResults)?;
     let mut result = NDK_RESULT::ZEROED;
-    // SAFETY: as above.
+    // SAFETY: an open queue, on which no other call runs, and room for one.
     let count = unsafe { function(cq, &raw mut result, 1) };
     (count == 1).then(|| Completion {
         status: result.Status,

@@ -289,13 +289,13 @@ impl Layer {
                 // How long a callback takes is the row's business.
                 let settings = Settings { mode: Mode::Log, advice: true, longest_callback: 0 };
                 let hooks = Adviser::new(os.clone(), settings, sink.expect("memory"), totals.expect("memory"));
-                // SAFETY: as above.
+                // SAFETY: the adapter was just opened, and nobody else has it.
                 let wrapped = unsafe { interpose::wrap(adapter, hooks) };
                 (wrapped.expect("memory"), close_layer::<Adviser<O, Silent>, O>)
             }
             Self::Recording => {
                 let ring = Ring::try_new(Self::SLOTS, Keep::Last, os.host().machine().processors()).expect("memory");
-                // SAFETY: as above.
+                // SAFETY: the adapter was just opened, and nobody else has it.
                 let wrapped = unsafe { interpose::wrap(adapter, Recorder::new(os.clone(), ring)) };
                 (wrapped.expect("memory"), close_layer::<Recorder<O>, O>)
             }

@@ -67,7 +67,7 @@ const NIGHT: [Step; 10] = [
     Step {
         what: "tests for which once a night is enough, and those of the simulated kernel's own parts",
         run: &[
-            "cargo test --test wire_engine --test nd2 -- --ignored",
+            "cargo test --test adviser --test nd2 --test wire_engine -- --ignored",
             "cargo test -p replay -- --ignored",
             "cargo test -p remote -- --ignored",
             "cargo test -p simulated-kernel",
@@ -79,7 +79,14 @@ const NIGHT: [Step; 10] = [
         run: &["cargo xtask header"],
         count: &[],
     },
-    Step { what: "documentation", run: &["RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps"], count: &[] },
+    Step {
+        what: "documentation",
+        run: &[
+            "RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps",
+            "RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps -p cable -p recorder -p recording -p replay",
+        ],
+        count: &[],
+    },
     Step {
         what: "providers that are wrong on purpose",
         run: &["cargo clippy -p broken -p broken-* --lib --tests -- -D warnings", "cargo test -p broken"],

@@ -211,6 +211,13 @@ impl Context {
         Ok(absolute("target/debug/examples").join(name).with_extension(env::consts::EXE_EXTENSION))
     }
 
+    /// An example, optimised. `package`: its name, and options of cargo behind it.
+    pub fn optimised_example(&self, package: &[&str], name: &str) -> Result<PathBuf> {
+        let sh = &self.sh;
+        cmd!(sh, "cargo build --quiet --release --package {package...} --example {name}").run()?;
+        Ok(absolute("target/release/examples").join(name).with_extension(env::consts::EXE_EXTENSION))
+    }
+
     /// Whether there is Wine: it is installed if that is possible, or a message says what is left out.
     pub fn have_wine(&self, wine: &str, left_out: &str) -> bool {
         if have(wine) {

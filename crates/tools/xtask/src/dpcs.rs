@@ -2,7 +2,7 @@ use anyhow::{Result, bail, ensure};
 use regex::Regex;
 use xshell::cmd;
 
-use crate::context::{Context, absolute, files};
+use crate::context::{Context, files};
 
 /// The function that runs a DPC (crates/consumer/host/src/machine/dpc.rs).
 const CALL: &str = "host::machine::dpc::run_entry";
@@ -31,8 +31,7 @@ impl Dpcs {
     pub fn run(&self, context: &Context) -> Result<()> {
         context.need(&[("valgrind", "valgrind")])?;
         let sh = &context.sh;
-        cmd!(sh, "cargo build --quiet --release -p conformance --features host --example dpcs").run()?;
-        let program = absolute("target/release/examples/dpcs");
+        let program = context.optimised_example(&["conformance", "--features", "host"], "dpcs")?;
         cmd!(sh, "{program} '' 3").run()?;
 
         let (filter, rounds) = if self.all { ("", "1") } else { (LONG, "0") };

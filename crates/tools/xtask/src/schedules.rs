@@ -3,7 +3,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use xshell::cmd;
 
-use crate::context::{Context, absolute};
+use crate::context::Context;
 
 /// Cases about completion queues, and those with several tasks.
 const CASES: &str = "arm.,notify.,overrun.,resize.,moderation.,flush.,close.";
@@ -38,8 +38,7 @@ impl Schedules {
         let from_cases = repeat * cases;
         let from_programs = self.schedules.saturating_sub(from_cases);
 
-        cmd!(sh, "cargo build --quiet --release -p programs --example programs").run()?;
-        let programs = absolute("target/release/examples/programs");
+        let programs = context.optimised_example(&["programs"], "programs")?;
         let began = Instant::now();
         let seed = self.first_seed.to_string();
         let (count, repeats) = (from_programs.to_string(), repeat.to_string());

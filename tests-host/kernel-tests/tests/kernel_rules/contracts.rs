@@ -74,7 +74,7 @@ fn a_removed_dpc_does_not_run() {
         queue(dpc, 1);
         // SAFETY: the DPC is initialised.
         assert_eq!(unsafe { KeRemoveQueueDpc(dpc) }, 1);
-        // SAFETY: as above.
+        // SAFETY: the DPC is initialised.
         assert_eq!(unsafe { KeRemoveQueueDpc(dpc) }, 0);
         flush();
         assert_eq!(CALLS.load(Relaxed), 0);

@@ -340,7 +340,7 @@ fn what_a_driver_writes_to_its_device_the_device_reads() {
         unsafe { registers().add(3).write_volatile(0x0102_0304) };
         assert_eq!(device.memory(0)[12..16], [4, 3, 2, 1]);
         device.set_memory(0, 16, &[9, 0, 0, 0]);
-        // SAFETY: as above.
+        // SAFETY: the driver has its registers mapped, which are aligned to a page.
         assert_eq!(unsafe { registers().add(4).read_volatile() }, 9);
         let mdl = SHARED_MDL.load(SeqCst);
         // SAFETY: the driver's MDL, which is mapped once and unmapped here.
@@ -536,7 +536,7 @@ fn map_what_no_device_has() {
     // SAFETY: the driver's block.
     assert_eq!(unsafe { block.cast::<u32>().wrapping_add(2).read() }, 7);
     unmap(word, 4);
-    // SAFETY: as above.
+    // SAFETY: the driver's block.
     unsafe { ExFreePoolWithTag(block, TAG) };
 }
 

@@ -170,11 +170,11 @@ fn a_request_says_what_it_asks_for_and_where_it_comes_from() {
         // SAFETY: the driver has the request.
         let queue = unsafe { call_unsafe_wdf_function_binding!(WdfRequestGetIoQueue, request) };
         assert_eq!(queue, default_queue());
-        // SAFETY: as above.
+        // SAFETY: the driver has the request.
         assert_eq!(unsafe { call_unsafe_wdf_function_binding!(WdfRequestGetRequestorMode, request) }, 1);
-        // SAFETY: as above.
+        // SAFETY: the driver has the request.
         unsafe { call_unsafe_wdf_function_binding!(WdfRequestSetInformation, request, 4) };
-        // SAFETY: as above.
+        // SAFETY: the driver has the request.
         assert_eq!(unsafe { call_unsafe_wdf_function_binding!(WdfRequestGetInformation, request) }, 4);
     });
 }
@@ -292,7 +292,7 @@ fn collection(members: &[WDFOBJECT]) -> WDFCOLLECTION {
 fn ends(all: WDFCOLLECTION) -> [WDFOBJECT; 2] {
     // SAFETY: the collection is live.
     let first = unsafe { call_unsafe_wdf_function_binding!(WdfCollectionGetFirstItem, all) };
-    // SAFETY: as above.
+    // SAFETY: the collection is live.
     let last = unsafe { call_unsafe_wdf_function_binding!(WdfCollectionGetLastItem, all) };
     [first, last]
 }

@@ -132,7 +132,7 @@ fn current(irp: PIRP) -> *mut IO_STACK_LOCATION {
 /// `IoSkipCurrentIrpStackLocation`.
 fn skip(irp: PIRP) {
     let above = current(irp).wrapping_add(1);
-    // SAFETY: as above.
+    // SAFETY: an IRP that the driver has; the arm that the I/O manager uses.
     unsafe {
         (*irp).CurrentLocation += 1;
         (*irp).Tail.Overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation = above;

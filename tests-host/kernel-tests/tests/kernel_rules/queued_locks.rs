@@ -188,7 +188,7 @@ fn the_word_of_a_lock_that_nobody_holds_is_zero_and_may_be_moved() {
                 // SAFETY: a live block.
                 assert_ne!(unsafe { lock.read_volatile() }, 0);
                 give(&raw mut handle);
-                // SAFETY: as above.
+                // SAFETY: a live block.
                 assert_eq!(unsafe { lock.read_volatile() }, 0);
             }
             // SAFETY: a live block.

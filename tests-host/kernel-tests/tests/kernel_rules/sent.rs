@@ -749,7 +749,7 @@ fn a_request_of_a_drivers_own_is_formatted_sent_and_used_again() {
             assert_eq!(asked, STATUS_SUCCESS);
             assert!(send_made(request, target));
             assert_eq!(params_of(request).union, [CODE as usize, write.addr(), 0, read.addr(), 2, 3]);
-            // SAFETY: as above.
+            // SAFETY: the block has eight bytes.
             assert_eq!(unsafe { std::slice::from_raw_parts(place, 8) }, [0, 0, 2, 3, 4, 0, 0, 0]);
             delete(target.cast());
         });
@@ -1069,7 +1069,7 @@ fn at_dispatch_level(work: impl FnOnce()) {
     // SAFETY: as wrong as the test wants it.
     let before = unsafe { KfRaiseIrql(2) };
     work();
-    // SAFETY: as above.
+    // SAFETY: as wrong as the test wants it.
     unsafe { KeLowerIrql(before) };
 }
 

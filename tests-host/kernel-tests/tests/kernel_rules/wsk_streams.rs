@@ -129,7 +129,7 @@ unsafe extern "system" fn on_accept(
     for place in [local, remote] {
         // SAFETY: an address of either family.
         let length = if unsafe { (*place).sa_family } == AF_INET { 16 } else { 28 };
-        // SAFETY: as above.
+        // SAFETY: an address of either family.
         assert!(unsafe { SOCKADDR_INET::read(place, length) }.is_some());
     }
     let answer = (does().accept)(Stream(socket));
@@ -137,7 +137,7 @@ unsafe extern "system" fn on_accept(
         ACCEPTED.store(socket, SeqCst);
         // SAFETY: places that live until it returns.
         unsafe { context.write(ptr::null_mut()) };
-        // SAFETY: as above.
+        // SAFETY: places that live until it returns.
         unsafe { dispatch.write(&raw const LOUD) };
     }
     answer

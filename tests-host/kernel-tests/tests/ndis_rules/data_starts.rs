@@ -156,7 +156,7 @@ fn a_retreat_without_room_adds_memory_that_the_advance_frees() {
         advance(buffer, 10, true, None);
         call!(KeLowerIrql(raised));
         assert_eq!(start(buffer), (6, 54, 6, true));
-        // SAFETY: as above.
+        // SAFETY: the driver's net buffer.
         assert!(ptr::eq(unsafe { (*buffer).MdlChain }, before), "as it was");
         retreat(buffer, 6, 0, None);
     });
@@ -203,7 +203,7 @@ fn the_net_buffers_of_a_list_go_together() {
         MADE.store(0, SeqCst);
         assert_eq!(retreat(allocate_once), NDIS_STATUS_RESOURCES);
         assert_eq!(([start(first), start(second)], FREED.load(SeqCst)), (both, 3), "the first is as it was");
-        // SAFETY: as above.
+        // SAFETY: both net buffers are the driver's.
         unsafe { (*first).Next = ptr::null_mut() };
         miniport::free_list(other);
     });

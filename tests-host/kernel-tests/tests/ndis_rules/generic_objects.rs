@@ -48,7 +48,7 @@ fn a_generic_object_is_a_handle_with_bytes_of_the_driver() {
         // SAFETY: the driver's object, with as many bytes behind it as were asked for.
         let (read, own) = unsafe { (place.read(), place.add(1).cast::<[u8; 16]>()) };
         assert_eq!((read.header.Revision, read.header.Size, read.driver), (1, 32, ptr::null_mut()));
-        // SAFETY: as above.
+        // SAFETY: the driver's object, with as many bytes behind it as were asked for.
         assert_eq!(unsafe { own.replace([7; 16]) }, [0; 16]);
         let pool = miniport::create_pool(object);
         assert!(!pool.is_null());

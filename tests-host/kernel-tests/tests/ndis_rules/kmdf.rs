@@ -63,7 +63,7 @@ fn create_device(adapter: NDIS_HANDLE) {
     let table = unsafe { WdfFunctions };
     // SAFETY: the table is longer than that.
     let place = unsafe { table.add(CREATE) };
-    // SAFETY: as above.
+    // SAFETY: the table is longer than that.
     let function = unsafe { place.read() }.expect("a function");
     // SAFETY: the function at that place has this type.
     let create = unsafe { std::mem::transmute::<unsafe extern "C" fn(), Create>(function) };

@@ -101,7 +101,7 @@ fn context(list: *mut NET_BUFFER_LIST) -> Option<(u16, u16)> {
 fn fill(list: *mut NET_BUFFER_LIST) {
     // SAFETY: the driver's list, which has a context.
     let place = unsafe { (*list).Context }.cast::<Context>();
-    // SAFETY: as above.
+    // SAFETY: the driver's list, which has a context.
     let Context { size, offset, .. } = unsafe { place.read() };
     let bytes = place.wrapping_add(1).cast::<u8>().wrapping_add(offset.into());
     // SAFETY: so many bytes follow the structure.

@@ -314,10 +314,10 @@ fn with_a_lock(work: impl FnOnce()) {
     let mut lock: KSPIN_LOCK = 0;
     // SAFETY: a lock that lives until it is released.
     unsafe { KeInitializeSpinLock(&raw mut lock) };
-    // SAFETY: as above.
+    // SAFETY: a lock that lives until it is released.
     let before = unsafe { KeAcquireSpinLockRaiseToDpc(&raw mut lock) };
     work();
-    // SAFETY: as above.
+    // SAFETY: a lock that lives until it is released.
     unsafe { KeReleaseSpinLock(&raw mut lock, before) };
 }
 

@@ -127,7 +127,7 @@ pub unsafe extern "system" fn entry(driver: PDRIVER_OBJECT, _: PCUNICODE_STRING)
     if status < 0 {
         return status;
     }
-    // SAFETY: as above.
+    // SAFETY: the driver's own object, and places that live until the call returns.
     let status = unsafe { IoCreateSymbolicLink(&raw mut link, &raw mut name) };
     if status < 0 {
         // SAFETY: the device was just made.
@@ -179,7 +179,7 @@ pub fn complete(irp: PIRP, status: NTSTATUS, information: u64) -> NTSTATUS {
     let block = unsafe { &mut (*irp).IoStatus };
     block.__bindgen_anon_1.Status = status;
     block.Information = information;
-    // SAFETY: as above.
+    // SAFETY: the driver has the IRP.
     unsafe { IofCompleteRequest(irp, 0) };
     status
 }
@@ -206,7 +206,7 @@ pub fn location(irp: PIRP) -> *mut IO_STACK_LOCATION {
     let irp = unsafe { &*irp };
     // SAFETY: the arm that the I/O manager uses.
     let overlay = unsafe { irp.Tail.Overlay };
-    // SAFETY: as above.
+    // SAFETY: the arm that the I/O manager uses.
     unsafe { overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation }
 }
 
@@ -298,12 +298,12 @@ pub fn acquire(device: PDEVICE_OBJECT, tag: usize) -> NTSTATUS {
 
 /// Releases it.
 pub fn release(device: PDEVICE_OBJECT, tag: usize) {
-    // SAFETY: as above.
+    // SAFETY: the lock is in the device's extension.
     unsafe { IoReleaseRemoveLockEx(remove_lock(device), ptr::without_provenance_mut(tag), LOCK_BYTES) };
 }
 
 /// Releases it, and waits for all others to do so.
 pub fn release_and_wait(device: PDEVICE_OBJECT, tag: usize) {
-    // SAFETY: as above.
+    // SAFETY: the lock is in the device's extension.
     unsafe { IoReleaseRemoveLockAndWaitEx(remove_lock(device), ptr::without_provenance_mut(tag), LOCK_BYTES) };
 }

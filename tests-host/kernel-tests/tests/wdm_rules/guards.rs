@@ -121,7 +121,7 @@ unsafe extern "C" fn read_then_write(argument: PVOID) {
     let shared: *mut Shared = argument.cast();
     // SAFETY: it lives until the thread has ended; only the address is taken of what others change.
     let lock = unsafe { &raw mut (*shared).lock };
-    // SAFETY: as above.
+    // SAFETY: it lives until the thread has ended; only the address is taken of what others change.
     let begun = unsafe { &raw mut (*shared).begun };
     read_lock(lock);
     read_unlock(lock);
@@ -138,7 +138,7 @@ fn readers_share_a_push_lock_and_a_writer_has_it_alone() {
         let shared: *mut Shared = block(POOL_FLAG_NON_PAGED);
         // SAFETY: memory for one, of which only the address is taken.
         let lock = unsafe { &raw mut (*shared).lock };
-        // SAFETY: as above.
+        // SAFETY: memory for one, of which only the address is taken.
         let begun = unsafe { &raw mut (*shared).begun };
         call!(ExInitializePushLock(lock));
         call!(KeInitializeEvent(begun, 0, 0));

@@ -285,7 +285,7 @@ fn set_own_event(_: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
     unsafe { KeInitializeEvent(place, 0, 0) };
     event_on_the_stack();
     set(place);
-    // SAFETY: as above.
+    // SAFETY: a place that lives until the function returns.
     let before = unsafe { KeSetEvent(place, 0, 0) };
     complete(irp, before, 0)
 }

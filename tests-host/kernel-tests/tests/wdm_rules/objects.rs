@@ -145,7 +145,7 @@ fn a_request_that_nobody_completes_fails() {
 
 #[test]
 fn an_answer_that_is_cut_says_so() {
-    // SAFETY: as above.
+    // SAFETY: the driver's dispatch routine was called with the request, and completes it here only.
     let control = |_, request| unsafe {
         irp::dispatch(request, |asked| match asked {
             irp::Asked::Control(_, request) => request.answer_cut(b"four"),

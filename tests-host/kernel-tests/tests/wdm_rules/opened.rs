@@ -113,7 +113,7 @@ fn a_file_is_closed_when_its_last_request_is_complete() {
             // SAFETY: the level is put back.
             let before = unsafe { KfRaiseIrql(2) };
             driver::complete_pending();
-            // SAFETY: as above.
+            // SAFETY: the level is put back.
             unsafe { KeLowerIrql(before) };
         });
         assert_eq!(pending.wait().status, STATUS_SUCCESS);

@@ -306,7 +306,7 @@ fn the_clock_has_a_longest_and_a_shortest_period() {
         let raised = unsafe { wdk_sys::ntddk::ExSetTimerResolution(10_000, 1) };
         call!(ExQueryTimerResolution(&raw mut longest, &raw mut shortest, &raw mut now));
         assert!(now <= raised);
-        // SAFETY: as above.
+        // SAFETY: no arguments of it have to live.
         unsafe { wdk_sys::ntddk::ExSetTimerResolution(0, 0) };
     });
 }
@@ -347,7 +347,7 @@ unsafe extern "C" fn transfer(device: PDEVICE_OBJECT, irp: PIRP) -> NTSTATUS {
             // SAFETY: the buffer has that many bytes.
             unsafe { place.write(u8::try_from(index + 1).expect("a small number")) };
         } else {
-            // SAFETY: as above.
+            // SAFETY: the buffer has that many bytes.
             assert_eq!(unsafe { place.read() }, 7);
         }
     }

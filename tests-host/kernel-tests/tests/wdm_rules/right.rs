@@ -170,7 +170,7 @@ fn answer(irp: PIRP, input: *const u8, output: *mut u8, length: usize) -> NTSTAT
     for index in 0..length {
         // SAFETY: both buffers have as many bytes.
         let byte = unsafe { input.wrapping_add(index).read() };
-        // SAFETY: as above.
+        // SAFETY: both buffers have as many bytes.
         unsafe { output.wrapping_add(index).write(byte + 1) };
     }
     complete(irp, 0, length as u64)

@@ -117,7 +117,7 @@ unsafe extern "C" fn with_the_fast_mutex(argument: PVOID) {
     let shared: *mut TwoThreads = argument.cast();
     // SAFETY: lives until the thread has ended, and only the address is taken of what others change.
     let lock = unsafe { &raw mut (*shared).lock };
-    // SAFETY: as above.
+    // SAFETY: lives until the thread has ended, and only the address is taken of what others change.
     let begun = unsafe { &raw mut (*shared).begun };
     // SAFETY: as above; it is atomic.
     let entered = unsafe { &(*shared).entered };
@@ -131,7 +131,7 @@ unsafe extern "C" fn with_the_mutex(argument: PVOID) {
     let shared: *mut TwoThreads = argument.cast();
     // SAFETY: lives until the thread has ended, and only the address is taken of what others change.
     let mutex = unsafe { &raw mut (*shared).mutex };
-    // SAFETY: as above.
+    // SAFETY: lives until the thread has ended, and only the address is taken of what others change.
     let begun = unsafe { &raw mut (*shared).begun };
     // SAFETY: as above; it is atomic.
     let entered = unsafe { &(*shared).entered };
@@ -232,7 +232,7 @@ fn a_lookaside_list_allocates_by_the_functions_in_it() {
         assert_eq!((list.L.Depth, list.L.Size, list.L.Tag, list.L.Type), (0, 24, TAG, NON_PAGED));
         // SAFETY: the list has one of the two forms of the function, and they have the same address.
         let allocate = unsafe { list.L.__bindgen_anon_4.Allocate }.expect("a function");
-        // SAFETY: as above.
+        // SAFETY: the list has one of the two forms of the function, and they have the same address.
         let free = unsafe { list.L.__bindgen_anon_5.Free }.expect("a function");
         // SAFETY: the arguments that the list says.
         let block = unsafe { allocate(list.L.Type, list.L.Size.into(), list.L.Tag) };
@@ -634,7 +634,7 @@ fn a_request_is_found_by_its_context() {
         call!(IoCsqInsertIrp(queue, irp, &raw mut context));
         assert_eq!(call!(IoCsqRemoveIrp(queue, &raw mut context)), irp);
         assert!(call!(IoCsqRemoveIrp(queue, &raw mut context)).is_null(), "it is out");
-        // SAFETY: as above.
+        // SAFETY: made when the driver was loaded, and nothing is in it.
         drop(unsafe { Box::from_raw(queue) });
         complete(irp, STATUS_SUCCESS, 0);
         STATUS_PENDING
@@ -789,7 +789,7 @@ fn a_list_that_is_corrupt() {
         let [head, other]: [*mut LIST_ENTRY; 2] = entries.each_mut().map(|entry| &raw mut *entry);
         // SAFETY: as wrong as the test wants it: the neighbour knows nothing of the head.
         unsafe { head.write(LIST_ENTRY { Flink: other, Blink: head }) };
-        // SAFETY: as above.
+        // SAFETY: as wrong as the test wants it: the neighbour knows nothing of the head.
         unsafe { other.write(LIST_ENTRY { Flink: other, Blink: other }) };
         let mut word = Box::new(0);
         call!(ExInterlockedRemoveHeadList(head, &raw mut *word));

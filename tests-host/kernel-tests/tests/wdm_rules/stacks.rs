@@ -47,7 +47,7 @@ fn attach(below: PDEVICE_OBJECT) {
     assert_eq!(call!(IoAttachDeviceToDeviceStack(above, below)), below);
     // SAFETY: the driver's device.
     assert_eq!(unsafe { (*below).AttachedDevice }, above);
-    // SAFETY: as above.
+    // SAFETY: the driver's device.
     let above = unsafe { &mut *above };
     assert_eq!(above.StackSize, 2);
     above.Flags &= !DO_DEVICE_INITIALIZING;
@@ -80,7 +80,7 @@ pub fn skip(irp: PIRP) {
     irp.CurrentLocation += 1;
     // SAFETY: the arm that the I/O manager uses.
     let overlay = unsafe { &mut irp.Tail.Overlay };
-    // SAFETY: as above.
+    // SAFETY: the arm that the I/O manager uses.
     let place = unsafe { &mut overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
     *place = place.wrapping_add(1);
 }

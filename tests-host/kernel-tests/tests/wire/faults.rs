@@ -18,7 +18,7 @@ fn adopt(provider: &Arc<dyn NdkProvider>, raw: *mut NDK_ADAPTER) -> Result<Adapt
     // SAFETY: the adapter came from this provider, and is not used again.
     let os = KernelRuntime::new(move |adapter| unsafe { closes.close(adapter) });
     let os: Box<dyn Runtime> = fallible::try_box(os).map_err(|_| {
-        // SAFETY: as above.
+        // SAFETY: the adapter came from this provider, and is not used again.
         unsafe { undone.close(raw) };
         NtStatus::INSUFFICIENT_RESOURCES
     })?;

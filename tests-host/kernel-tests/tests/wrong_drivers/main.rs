@@ -83,7 +83,7 @@ fn call_paged(_: &Loaded) {
     let block = unsafe { ExAllocatePool2(POOL_FLAG_PAGED, 64, TAG) };
     // SAFETY: no function is there, which is what the test is about.
     let nothing: unsafe extern "C" fn() = unsafe { std::mem::transmute(block) };
-    // SAFETY: as above.
+    // SAFETY: no function is there, which is what the test is about.
     unsafe { nothing() };
 }
 

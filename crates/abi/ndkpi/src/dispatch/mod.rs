@@ -129,14 +129,14 @@ mod tests {
             // SAFETY: the version says that the table has no such slot, and here it has none at all.
             assert!(unsafe { NDK_CQ::get_cq_results_ex(&raw const cq) }.is_none());
             let qp = NDK_QP::new(version, ptr::null());
-            // SAFETY: as above.
+            // SAFETY: the version says that the table has no such slot.
             assert!(unsafe { NDK_QP::send_and_invalidate(&raw const qp) }.is_none());
         }
         for version in BEFORE_2_1 {
             let connector = NDK_CONNECTOR::new(version, ptr::null());
-            // SAFETY: as above.
+            // SAFETY: the version says that the table has no such slot.
             assert!(unsafe { NDK_CONNECTOR::complete_connect_ex(&raw const connector) }.is_none());
-            // SAFETY: as above.
+            // SAFETY: the version says that the table has no such slot.
             assert!(unsafe { NDK_CONNECTOR::accept_ex(&raw const connector) }.is_none());
         }
     }

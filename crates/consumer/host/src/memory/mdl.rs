@@ -55,7 +55,7 @@ pub unsafe fn walk(mdl: *const HostMdl, length: usize, mut each: impl FnMut(Segm
         Ok(Link { address: mdl.address.addr() as u64, length: mdl.length, next: NonNull::new(mdl.next) })
     };
     chain::walk(NonNull::new(mdl.cast_mut()), length, describe, |mdl, length| {
-        // SAFETY: as above.
+        // SAFETY: the walk passes on what `describe` has read: a valid descriptor of the chain (`# Safety`).
         each(Segment { pointer: unsafe { mdl.as_ref() }.address, length });
         Ok(())
     })

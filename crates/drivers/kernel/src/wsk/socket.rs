@@ -141,7 +141,7 @@ impl DatagramSocket {
             // SAFETY: the socket is open (invariant); the list stays, and the IRP is begun (`# Safety`).
             unsafe { (self.send_to)(self.raw, &raw mut (*list).Buffer, 0, to, 0, none, irp) }
         } else {
-            // SAFETY: as above.
+            // SAFETY: the socket is open (invariant); every element of the list stays, and the IRP is begun (`# Safety`).
             unsafe { (self.send_messages)(self.raw, list, 0, to, 0, none, irp) }
         }
     }

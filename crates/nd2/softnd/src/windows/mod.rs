@@ -43,7 +43,7 @@ pub unsafe extern "system" fn DllGetClassObject(
             let provider = |iid, out| match adapters {
                 // SAFETY: the pointers of this call (`# Safety`), or valid ones that version 1 has made for itself.
                 Adapters::Process(device) => unsafe { class::get_class_object(iid, out, || Ok([device])) },
-                // SAFETY: as before.
+                // SAFETY: the same pointers, whichever back end there is.
                 Adapters::Driver(transport) => unsafe { driver::get_class_object(iid, out, || Ok(transport)) },
             };
             // SAFETY: `iid` is null or valid for reading, and `out` null or valid for writing (`# Safety`).

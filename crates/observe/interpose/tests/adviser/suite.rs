@@ -7,7 +7,7 @@ use std::{
 };
 
 use conformance::{
-    Run, cases,
+    Case, Run, cases,
     host::{Harness, Interposed, Scheduler, Setup},
 };
 use host::HostOs;
@@ -25,8 +25,13 @@ impl Sink for Kept {
     }
 }
 
-/// The findings of each case.
-fn findings(setup: Setup, version: NDK_VERSION, hostile: bool) -> BTreeMap<&'static str, BTreeMap<Finding, String>> {
+/// The findings of each of these cases.
+fn findings(
+    setup: Setup,
+    version: NDK_VERSION,
+    hostile: bool,
+    cases: impl Iterator<Item = &'static Case>,
+) -> BTreeMap<&'static str, BTreeMap<Finding, String>> {
     let found: Arc<Mutex<BTreeMap<Finding, String>>> = Arc::default();
     let kept = found.clone();
     let harness = Harness::new(setup).with_layer(Arc::new(move |platform| {
@@ -40,7 +45,7 @@ fn findings(setup: Setup, version: NDK_VERSION, hostile: bool) -> BTreeMap<&'sta
         Box::new(Interposed::new(platform, Box::new(make)))
     }));
     let how = Run { version, seed: 5, hostile };
-    cases::all()
+    cases
         .map(|case| {
             let outcome = harness.run(case, how).outcome;
             assert!(!outcome.is_bad(), "{}: {outcome}", case.name);
@@ -224,7 +229,7 @@ fn the_suite_is_found_to_break_only_the_rules_that_it_breaks_on_purpose() {
     };
     let mut all = BTreeMap::<Finding, BTreeSet<&str>>::new();
     let mut words = Vec::new();
-    for (case, found) in findings(seeded, NDK_VERSION::new(2, 0), true) {
+    for (case, found) in findings(seeded, NDK_VERSION::new(2, 0), true, cases::all()) {
         for (finding, report) in found {
             let may_be = [Finding::NotDrained, Finding::WeakerArm, Finding::DisconnectInFlight, Finding::LateReceive]
                 .contains(&finding);
@@ -253,8 +258,8 @@ const BY_PROFILE: &[(Finding, &[&str])] = &[
     (Finding::LocalInvalidate, &["fast.read-and-invalidate"]),
 ];
 
-/// What is found under this profile and is not listed.
-fn unlisted(profile: Profile) -> Vec<String> {
+/// What is found in these cases under this profile, and is not listed.
+fn unlisted(profile: Profile, cases: impl Iterator<Item = &'static Case>) -> Vec<String> {
     let setup = Setup {
         scheduler: Scheduler::Seeded { seed: 0, preemption: 10 },
         completion: CompletionMode::Mixed,
@@ -264,7 +269,7 @@ fn unlisted(profile: Profile) -> Vec<String> {
     };
     let newest = *profile.versions().iter().max().expect("it has a version");
     let mut wrong = Vec::new();
-    for (case, found) in findings(setup, NDK_VERSION::new(newest.Major, 0), false) {
+    for (case, found) in findings(setup, NDK_VERSION::new(newest.Major, 0), false, cases) {
         for (finding, report) in found {
             let mut listed = ON_PURPOSE.iter().chain(BY_PROFILE);
             let on_purpose = listed.any(|(of, cases)| *of == finding && cases.contains(&case));
@@ -277,18 +282,32 @@ fn unlisted(profile: Profile) -> Vec<String> {
     wrong
 }
 
-#[test]
-fn under_each_profile_nothing_else_is_found() {
-    let wrong = Mutex::new(Vec::new());
+/// Each case under so many of the profiles, and under each profile some.
+fn under_profiles(profiles_of_a_case: usize) {
+    let profiles = || Profile::ALL.into_iter().filter(|profile| *profile != Profile::Own);
+    let (wrong, count) = (Mutex::new(Vec::new()), profiles().count());
     thread::scope(|scope| {
-        for profile in Profile::ALL.into_iter().filter(|profile| *profile != Profile::Own) {
+        for (kind, profile) in profiles().enumerate() {
             let wrong = &wrong;
             scope.spawn(move || {
-                let found = unlisted(profile);
+                let has = |number: usize| (number + kind) % count < profiles_of_a_case;
+                let some = cases::all().enumerate().filter(|(number, _)| has(*number)).map(|(_, case)| case);
+                let found = unlisted(profile, some);
                 wrong.lock().expect("no panic").extend(found);
             });
         }
     });
     let wrong = wrong.into_inner().expect("no panic");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn under_profiles_nothing_else_is_found() {
+    under_profiles(2);
+}
+
+#[test]
+#[ignore = "cargo test --test adviser -- --ignored: half a minute"]
+fn under_each_profile_nothing_else_is_found() {
+    under_profiles(5);
 }

@@ -16,6 +16,7 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    thread,
 };
 
 use engine::cq::CqParameters;
@@ -159,22 +160,34 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} has to be a number")))
 }
 
-#[test]
-fn a_queue_does_what_the_model_does() {
-    let seed = number("CQ_MODEL_SEED").unwrap_or_else(|| RandomState::new().hash_one(0));
-    let cases = number("CQ_MODEL_CASES").and_then(|cases| u32::try_from(cases).ok()).unwrap_or(CASES);
+/// Runs so many histories of a seed.
+fn check_seed(seed: u64, cases: u32, totals: &Arc<Totals>) {
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let totals = Arc::new(Totals::default());
     let outcome = runner.run(&history(), |history| {
-        check(&history, &totals);
+        check(&history, totals);
         Ok(())
     });
     if let Err(error) = outcome {
         panic!("repeat with CQ_MODEL_SEED={seed}: {error}");
     }
+}
+
+#[test]
+fn a_queue_does_what_the_model_does() {
+    let cases = number("CQ_MODEL_CASES").and_then(|cases| u32::try_from(cases).ok()).unwrap_or(CASES);
+    let seeds = number("CQ_MODEL_SEED")
+        .map_or_else(|| [0, 1].map(|part| RandomState::new().hash_one(part)).into(), |seed| vec![seed]);
+    let totals = Arc::new(Totals::default());
+    // Each seed uses one processor, and has as many histories whether the other one runs or not.
+    thread::scope(|scope| {
+        for seed in seeds {
+            let totals = &totals;
+            scope.spawn(move || check_seed(seed, cases.div_ceil(2), totals));
+        }
+    });
     let Totals { callbacks, taken, failures, held, resizes } = &*totals;
     let counts = [callbacks, taken, failures, held, resizes].map(|count| count.load(Relaxed));
     println!("{cases} histories; callbacks, completions, failures told, runs with a hold, resizes: {counts:?}");

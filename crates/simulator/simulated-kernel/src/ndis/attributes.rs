@@ -212,7 +212,7 @@ pub extern "system" fn NdisMGetDeviceProperty(
         }
         for place in [resources, translated] {
             if !place.is_null() {
-                // SAFETY: as above.
+                // SAFETY: not null, so the driver's place, which lives until the call returns.
                 unsafe { place.write(std::ptr::null_mut()) };
             }
         }

@@ -194,14 +194,14 @@ fn room_of(request: &NDIS_OID_REQUEST) -> (u32, Room) {
             (set.Oid, Room { output: 0, input, enough: input })
         }
         NDIS_REQUEST_TYPE::METHOD => {
-            // SAFETY: as above.
+            // SAFETY: the type says which arm it is; every value of its numbers is one.
             let method = unsafe { request.DATA.METHOD_INFORMATION };
             let (output, input) = (method.OutputBufferLength as usize, method.InputBufferLength as usize);
             // What is needed may be needed of either.
             (method.Oid, Room { output, input, enough: output.min(input) })
         }
         _ => {
-            // SAFETY: as above.
+            // SAFETY: the type says which arm it is; every value of its numbers is one.
             let query = unsafe { request.DATA.QUERY_INFORMATION };
             let output = query.InformationBufferLength as usize;
             (query.Oid, Room { output, input: 0, enough: output })
@@ -430,14 +430,14 @@ fn call(request: &Request, structure: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
         Path::Direct => {
             let handler = owed(handlers.DirectOidRequestHandler, "DirectOidRequestHandler");
             request.adapter.call("MiniportDirectOidRequest", |context| {
-                // SAFETY: as above.
+                // SAFETY: the driver's own handler and context, and a request that lives until it is complete.
                 unsafe { handler(context, structure) }
             })
         }
         Path::Synchronous => {
             let handler = owed(handlers.SynchronousOidRequestHandler, "SynchronousOidRequestHandler");
             request.adapter.call("MiniportSynchronousOidRequest", |context| {
-                // SAFETY: as above.
+                // SAFETY: the driver's own handler and context, and a request that lives until it is complete.
                 unsafe { handler(context, structure) }
             })
         }
@@ -462,7 +462,7 @@ fn cancel_at_miniport(request: &Request) {
         Path::Direct => {
             let handler = owed(handlers.CancelDirectOidRequestHandler, "CancelDirectOidRequestHandler");
             request.adapter.call("MiniportCancelDirectOidRequest", |context| {
-                // SAFETY: as above.
+                // SAFETY: the driver's own handler and context.
                 unsafe { handler(context, id) };
             });
         }
@@ -488,12 +488,12 @@ fn lengths(request: &NDIS_OID_REQUEST) -> (u32, u32, u32) {
             (0, set.BytesRead, set.BytesNeeded)
         }
         NDIS_REQUEST_TYPE::METHOD => {
-            // SAFETY: as above.
+            // SAFETY: the type says which arm it is; every value of its numbers is one.
             let method = unsafe { request.DATA.METHOD_INFORMATION };
             (method.BytesWritten, method.BytesRead, method.BytesNeeded)
         }
         _ => {
-            // SAFETY: as above.
+            // SAFETY: the type says which arm it is; every value of its numbers is one.
             let query = unsafe { request.DATA.QUERY_INFORMATION };
             (query.BytesWritten, 0, query.BytesNeeded)
         }

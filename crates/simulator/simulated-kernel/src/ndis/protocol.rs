@@ -276,13 +276,13 @@ fn asked(request: &NDIS_OID_REQUEST) -> (u32, *mut c_void, usize, usize) {
             (set.Oid, set.InformationBuffer.cast(), set.InformationBufferLength as usize, 0)
         }
         NDIS_REQUEST_TYPE::METHOD => {
-            // SAFETY: as above.
+            // SAFETY: the type says which arm it is; every value of its numbers is one.
             let method = unsafe { request.DATA.METHOD_INFORMATION };
             let lengths = (method.InputBufferLength as usize, method.OutputBufferLength as usize);
             (method.Oid, method.InformationBuffer.cast(), lengths.0, lengths.1)
         }
         NDIS_REQUEST_TYPE::QUERY_INFORMATION | NDIS_REQUEST_TYPE::QUERY_STATISTICS => {
-            // SAFETY: as above.
+            // SAFETY: the type says which arm it is; every value of its numbers is one.
             let query = unsafe { request.DATA.QUERY_INFORMATION };
             (query.Oid, query.InformationBuffer.cast(), 0, query.InformationBufferLength as usize)
         }
@@ -444,7 +444,7 @@ extern "system" fn NdisSendNetBufferLists(handle: NDIS_HANDLE, first: *mut NET_B
             // Who sends may not have heard of the pause.
             BindingPhase::Pausing | BindingPhase::Restarting => {
                 for list in lists {
-                    // SAFETY: as above.
+                    // SAFETY: the list is NDIS's now.
                     unsafe { (*list).Status = NDIS_STATUS_PAUSED };
                     state.locked::<Pools>().list(list.addr()).is_home();
                     lock(&binding.changing).sent -= 1;

@@ -117,9 +117,9 @@ impl Listener {
                 match self.callback {
                     // SAFETY: the driver's own routine and context, and null or a row that lives until the call returns.
                     Callback::Address(callback) => unsafe { callback(context, row.cast(), kind) },
-                    // SAFETY: as above.
+                    // SAFETY: the driver's own routine and context; null or a row that lives until the call returns.
                     Callback::Interface(callback) => unsafe { callback(context, row.cast(), kind) },
-                    // SAFETY: as above.
+                    // SAFETY: the driver's own routine and context; null or a row that lives until the call returns.
                     Callback::Route(callback) => unsafe { callback(context, row.cast(), kind) },
                 }
             });

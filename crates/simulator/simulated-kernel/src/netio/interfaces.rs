@@ -105,7 +105,7 @@ fn entry(state: &State, place: *mut MIB_IF_ROW2) -> NtStatus {
     let (index, luid) = unsafe { ((*place).InterfaceIndex, (*place).InterfaceLuid) };
     let net = state.locked::<Net>();
     let Some((index, interface)) = net.by_luid_or_index(luid, index) else { return NOT_FOUND };
-    // SAFETY: as above.
+    // SAFETY: the driver's row, which lives until the call returns.
     unsafe { place.write(row(index, interface)) };
     NtStatus::SUCCESS
 }

@@ -31,7 +31,7 @@ extern "system" fn ConvertInterfaceAliasToLuid(alias: *const u16, luid: *mut NET
         loop {
             // SAFETY: the driver's string has units up to its zero.
             let place = unsafe { alias.add(units.len()) };
-            // SAFETY: as above.
+            // SAFETY: the driver's string has units up to its zero.
             match unsafe { place.read() } {
                 0 => break,
                 _ if units.len() > IF_MAX_STRING_SIZE => return NtStatus::INVALID_PARAMETER,

@@ -169,7 +169,7 @@ impl State {
         // SAFETY: the globals that the driver was bound with, which are never freed.
         let displace = unsafe { &mut (*globals).DisplaceDriverUnload };
         *displace = u8::from(!miniport_mode);
-        // SAFETY: as above.
+        // SAFETY: the globals that the driver was bound with, which are never freed.
         unsafe { (*globals).Driver = made.pointer() };
         if !miniport_mode {
             let object: *mut DRIVER_OBJECT = driver;

@@ -109,7 +109,7 @@ pub extern "C" fn WdfDeviceSetPnpCapabilities(
         if size as usize != size_of::<Capabilities>() {
             bug_check(Rule::BadArgument, format_args!("WDF_DEVICE_PNP_CAPABILITIES with the size {size}"));
         }
-        // SAFETY: as above.
+        // SAFETY: the driver's structure, which lives until the call returns; it begins with its size.
         let choices = unsafe { (*capabilities).choices };
         if choices.iter().any(|choice| !(0..=2).contains(choice)) {
             bug_check(Rule::BadArgument, format_args!("a capability that is neither true, false nor the bus's"));

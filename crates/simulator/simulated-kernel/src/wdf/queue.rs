@@ -356,7 +356,7 @@ impl State {
             });
         } else if let Some(write) = queue.write.filter(|_| request.asks == Asks::Write) {
             context::call(queue.owner, "EvtIoWrite", || {
-                // SAFETY: as above.
+                // SAFETY: the driver's own callback, with live handles.
                 unsafe { write(of_queue, of_request, input) };
             });
         } else if let Some(control) = queue.control.filter(|_| request.asks == Asks::Control) {
@@ -369,12 +369,12 @@ impl State {
             let low = |argument: usize| argument & 0xFFFF_FFFF;
             let (output, input) = request.others.map_or((output, input), |others| (low(others[0]), low(others[1])));
             context::call(queue.owner, "EvtIoInternalDeviceControl", || {
-                // SAFETY: as above.
+                // SAFETY: the driver's own callback, with live handles.
                 unsafe { internal(of_queue, of_request, output, input, code) };
             });
         } else if let Some(other) = queue.other {
             context::call(queue.owner, "EvtIoDefault", || {
-                // SAFETY: as above.
+                // SAFETY: the driver's own callback, with live handles.
                 unsafe { other(of_queue, of_request) };
             });
         }

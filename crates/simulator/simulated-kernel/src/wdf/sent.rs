@@ -176,7 +176,7 @@ impl Piece {
     fn put(&self, bytes: &[u8]) {
         let count = bytes.len().min(self.length);
         if count > 0 {
-            // SAFETY: as above.
+            // SAFETY: a buffer of as many bytes, which is there.
             unsafe { self.place().copy_from_nonoverlapping(bytes.as_ptr(), count) };
         }
     }
@@ -645,7 +645,7 @@ pub extern "C" fn WdfRequestGetCompletionParams(
         let Some(came) = outgoing(&request, |outgoing| outgoing.came) else {
             bug_check(Rule::BadArgument, format_args!("the completion parameters of a request that was not sent"));
         };
-        // SAFETY: as above.
+        // SAFETY: the driver's structure, which lives until the call returns.
         unsafe { place.write(came) };
     });
 }

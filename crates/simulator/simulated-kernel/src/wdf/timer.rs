@@ -79,7 +79,7 @@ unsafe extern "C" fn expired(_: *mut KDPC, memory: PVOID, _: PVOID, _: PVOID) {
     let Some(callback) = (unsafe { (*memory).callback }) else { return };
     // SAFETY: as above; it is atomic.
     let handle = unsafe { &(*memory).handle }.load(Acquire);
-    // SAFETY: as above.
+    // SAFETY: the memory of a timer, which is never freed.
     if unsafe { (*memory).passive } {
         return queue_call(callback, handle);
     }
@@ -175,7 +175,7 @@ impl TimerObject {
     }
 
     fn dpc(&self) -> *mut KDPC {
-        // SAFETY: as above.
+        // SAFETY: the memory is never freed; only the address is taken.
         unsafe { &raw mut (*self.memory()).dpc }
     }
 

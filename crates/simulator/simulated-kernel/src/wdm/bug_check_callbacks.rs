@@ -138,7 +138,7 @@ extern "C" fn KeRegisterBugCheckCallback(
         }
         let entry = LIST_ENTRY { Flink: ptr::null_mut(), Blink: ptr::null_mut() };
         let new = Record { entry, routine, buffer, length, component, checksum: 0, state: INSERTED };
-        // SAFETY: as above.
+        // SAFETY: the driver's record, which lives until it is removed.
         unsafe { record.write(new) };
         1
     })
@@ -173,7 +173,7 @@ extern "C" fn KeRegisterBugCheckReasonCallback(
         }
         let entry = LIST_ENTRY { Flink: ptr::null_mut(), Blink: ptr::null_mut() };
         let new = ReasonRecord { entry, routine, component, checksum: 0, reason, state: INSERTED };
-        // SAFETY: as above.
+        // SAFETY: the driver's record, which lives until it is removed.
         unsafe { record.write(new) };
         1
     })

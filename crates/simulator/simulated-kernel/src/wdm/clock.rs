@@ -130,7 +130,7 @@ extern "C" fn ExSystemTimeToLocalTime(system: *const LARGE_INTEGER, local: *mut 
 
 #[unsafe(no_mangle)]
 extern "C" fn ExLocalTimeToSystemTime(local: *const LARGE_INTEGER, system: *mut LARGE_INTEGER) {
-    // SAFETY: as above.
+    // SAFETY: the driver's places, which live until the call returns.
     routine!("ExLocalTimeToSystemTime", HIGH_LEVEL, |_| unsafe { system.write(local.read()) });
 }
 

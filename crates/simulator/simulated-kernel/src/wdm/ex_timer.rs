@@ -54,7 +54,7 @@ unsafe extern "C" fn expired(_: *mut KDPC, memory: PVOID, _: PVOID, _: PVOID) {
     let memory = memory.cast::<Memory>();
     // SAFETY: the memory of a timer, which is never freed. Nobody writes this field.
     let Some(callback) = (unsafe { (*memory).callback }) else { return };
-    // SAFETY: as above.
+    // SAFETY: the memory of a timer, which is never freed. Nobody writes this field.
     let context = unsafe { (*memory).context };
     // SAFETY: the driver's own routine, with its own context, at the level that it expects.
     unsafe { callback(memory.cast(), context.pointer("a timer")) };
@@ -93,7 +93,7 @@ extern "C" fn ExAllocateTimer(callback: PEXT_CALLBACK, context: PVOID, attribute
         };
         // SAFETY: memory of this function, which nobody else knows.
         timer::initialise(state, unsafe { &raw mut (*memory).timer }, kind);
-        // SAFETY: as above.
+        // SAFETY: memory of this function, which nobody else knows.
         dpc::initialise(state, unsafe { &raw mut (*memory).dpc }, Some(expired), memory.cast());
         let timers = &mut state.locked::<ExTimers>().0;
         timers.insert(memory.expose_provenance(), Allocated { owner, attributes, site });

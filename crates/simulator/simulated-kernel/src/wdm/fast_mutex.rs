@@ -49,7 +49,7 @@ fn fields<'mutex>(state: &State, place: PFAST_MUTEX) -> Fields<'mutex> {
         place,
         // SAFETY: the driver's structure lives as long as it is used, and only these routines use the field.
         count: unsafe { AtomicI32::from_ptr(count) },
-        // SAFETY: as above.
+        // SAFETY: the driver's structure lives as long as it is used, and only these routines use the field.
         owner: unsafe { AtomicPtr::from_ptr(owner) },
         event: event.addr(),
     }

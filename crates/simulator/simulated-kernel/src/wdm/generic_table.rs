@@ -102,7 +102,7 @@ fn initialize(state: &State, layout: &Layout, table: PVOID, routines: [Option<*c
     // SAFETY: the driver's structure, which has that size.
     unsafe { table.cast::<u8>().write_bytes(0, layout.size) };
     for (offset, value) in [(0, compare.addr()), (8, allocate.addr()), (16, free.addr()), (24, context.addr())] {
-        // SAFETY: as above.
+        // SAFETY: the driver's structure, which has that size.
         unsafe { place(table, layout.compare + offset).write(value) };
     }
     // SAFETY: as above. A list's head or the root of a tree that is empty leads to itself.
@@ -297,7 +297,7 @@ fn enumerate_by_key(state: &State, layout: &Layout, table: PVOID, key: *mut PVOI
             at + 1
         };
         let Some(&element) = own.sorted.get(next) else { return ptr::null_mut() };
-        // SAFETY: as above.
+        // SAFETY: the driver's place, which lives until the call returns.
         unsafe { key.write(ptr::with_exposed_provenance_mut(element)) };
         data(layout, element)
     })

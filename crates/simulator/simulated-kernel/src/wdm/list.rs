@@ -207,7 +207,7 @@ fn take(state: &State, list: *mut SLIST_HEADER, all: bool) -> *mut Link {
         // SAFETY: the list was initialised, and nobody else is in it.
         let taken = unsafe { first.read() };
         let next = if all { None } else { entries(taken).nth(1) }.unwrap_or(ptr::null_mut());
-        // SAFETY: as above.
+        // SAFETY: the list was initialised, and nobody else is in it.
         unsafe { first.write(next) };
         taken
     })

@@ -112,12 +112,12 @@ extern "C" fn IoAllocateMdl(address: PVOID, length: ULONG, secondary: BOOLEAN, _
             let mut place = unsafe { &raw mut (*irp).MdlAddress };
             // SAFETY: the IRP's field, or that of one of its MDLs.
             while secondary != 0 && !unsafe { place.read() }.is_null() {
-                // SAFETY: as above.
+                // SAFETY: the IRP's field, or that of one of its MDLs.
                 let here = unsafe { place.read() };
                 // SAFETY: an MDL of the IRP.
                 place = unsafe { &raw mut (*here).Next };
             }
-            // SAFETY: as above.
+            // SAFETY: an MDL of the IRP.
             unsafe { place.write(mdl) };
         }
         mdl
@@ -178,7 +178,7 @@ pub fn free_chain(state: &State, mut mdl: *mut MDL) {
         state.known(mdl);
         // SAFETY: a known MDL, of which the request's driver is done.
         let next = unsafe { (*mdl).Next };
-        // SAFETY: as above.
+        // SAFETY: a known MDL, of which the request's driver is done.
         *unsafe { flags(mdl) } &= !(FLAG_LOCKED | FLAG_MAPPED);
         free(state, mdl);
         mdl = next;
@@ -276,7 +276,7 @@ extern "C" fn MmProbeAndLockPages(mdl: *mut MDL, _mode: KPROCESSOR_MODE, _operat
         if *flags & (FLAG_LOCKED | FLAG_NON_PAGED) != 0 {
             bug_check(Rule::BadMdl, format_args!("the pages of an MDL are locked twice, or are not pageable"));
         }
-        // SAFETY: as above.
+        // SAFETY: a known MDL, which the driver is just locking.
         let start = unsafe { (*mdl).StartVa };
         let limit = if paged::contains(start.addr()) { Irql::APC_LEVEL } else { Irql::DISPATCH_LEVEL };
         if machine::current_irql() > limit {
@@ -423,7 +423,7 @@ extern "C" fn MmUnmapLockedPages(base: PVOID, mdl: *mut MDL) {
         if *flags & FLAG_PARTIAL != 0 && *flags & FLAG_OWN_MAPPING == 0 {
             bug_check(Rule::BadMdl, format_args!("a partial MDL is unmapped that has the mapping of its source"));
         }
-        // SAFETY: as above.
+        // SAFETY: a known MDL, which the driver is just unmapping.
         let mapped = unsafe { (*mdl).MappedSystemVa };
         if base != mapped {
             bug_check(Rule::BadMdl, format_args!("an MDL is unmapped from {base:p}, and is mapped at {mapped:p}"));

@@ -104,7 +104,7 @@ extern "C" fn RtlInitUnicodeString(target: PUNICODE_STRING, source: PCWSTR) {
         while !source.is_null() && units < MOST {
             // SAFETY: the driver's string has units up to its terminator.
             let unit = unsafe { source.add(usize::from(units)) };
-            // SAFETY: as above.
+            // SAFETY: the driver's string has units up to its terminator.
             if unsafe { unit.read() } == 0 {
                 break;
             }

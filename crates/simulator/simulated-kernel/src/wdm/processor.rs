@@ -188,7 +188,7 @@ extern "C" fn KeQueryNodeActiveAffinity(node: USHORT, affinity: *mut GROUP_AFFIN
             unsafe { affinity.write(said) };
         }
         if !count.is_null() {
-            // SAFETY: as above.
+            // SAFETY: not null, so the driver's place, which lives until the call returns.
             unsafe { count.write(USHORT::try_from(mask.count_ones()).unwrap_or(0)) };
         }
     });
@@ -211,7 +211,7 @@ extern "C" fn KeQueryNodeActiveAffinity2(
         if room == 0 {
             return STATUS_BUFFER_TOO_SMALL;
         }
-        // SAFETY: as above.
+        // SAFETY: the driver's place, which lives until the call returns.
         unsafe { affinities.write(GROUP_AFFINITY { Mask: all(state), ..GROUP_AFFINITY::default() }) };
         STATUS_SUCCESS
     })

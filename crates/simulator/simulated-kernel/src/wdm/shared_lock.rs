@@ -83,7 +83,7 @@ fn read(word: PEX_SPIN_LOCK) -> i32 {
 }
 
 fn write(word: PEX_SPIN_LOCK, value: i32) {
-    // SAFETY: as above.
+    // SAFETY: the driver's word, which is changed by these routines only.
     unsafe { AtomicI32::from_ptr(word) }.store(value, Release);
 }
 

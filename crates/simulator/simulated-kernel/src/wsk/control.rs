@@ -32,7 +32,7 @@ pub fn events_of(size: usize, input: PVOID, what: &str) -> u32 {
     // SAFETY: the client's structure, which lives until the call returns.
     let control = unsafe { input.cast::<WSK_EVENT_CALLBACK_CONTROL>().read_unaligned() };
     present(control.NpiId.addr(), "the identifier of the interface");
-    // SAFETY: as above.
+    // SAFETY: the client's structure, which lives until the call returns.
     if unsafe { control.NpiId.read_unaligned() } != NPI_WSK_INTERFACE_ID {
         bug_check(Rule::BadArgument, format_args!("{what} for another interface than NPI_WSK_INTERFACE_ID"));
     }

@@ -103,7 +103,7 @@ pub fn get(
     // SAFETY: the client's place, which lives until the call returns.
     unsafe { output.cast::<u32>().write_unaligned(value) };
     if !returned.is_null() {
-        // SAFETY: as above.
+        // SAFETY: the client's place, which lives until the call returns.
         unsafe { returned.write(size_of::<u32>()) };
     }
     end(state, socket, irp, NtStatus::SUCCESS, size_of::<u32>())

@@ -54,7 +54,7 @@ pub unsafe extern "system" fn send_messages(
             present(list.addr(), "a WSK_BUF_LIST");
             // SAFETY: the client's structure, which lives until the call returns.
             buffers.push(Buffer::of(state, unsafe { &raw const (*list).Buffer }, NAME));
-            // SAFETY: as above.
+            // SAFETY: the client's structure, which lives until the call returns.
             list = unsafe { (*list).Next };
         }
         if buffers.is_empty() {

@@ -279,7 +279,7 @@ pub fn address_of(place: *const SOCKADDR, family: u16, routine: &str) -> SocketA
         AF_INET => 16,
         _ => 28,
     };
-    // SAFETY: as above.
+    // SAFETY: the client's structure, of which the family comes first and says how long it is.
     let address = unsafe { SOCKADDR_INET::read(place, length) };
     let address = address.filter(|address| address.family() == family).and_then(|address| address.to_socket_addr());
     address.unwrap_or_else(|| {

@@ -593,7 +593,7 @@ fn table_of(call: &Call<'_, '_>, slots: usize) -> [*const c_void; MOST_SLOTS] {
     for (index, slot) in copy.iter_mut().enumerate().take(slots) {
         // SAFETY: every table is a row of function pointers, and the caller knows how many.
         let place = unsafe { table.cast::<*const c_void>().add(index) };
-        // SAFETY: as before.
+        // SAFETY: the slot is one of those that the table has.
         *slot = unsafe { place.read() };
     }
     copy

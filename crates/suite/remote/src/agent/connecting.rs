@@ -185,7 +185,7 @@ impl Agent<'_> {
                 // SAFETY: the connector is open.
                 let function = unsafe { NDK_CONNECTOR::complete_connect_ex(raw) }.ok_or(Carried::Withheld)?;
                 self.request(call, 0, |completion, context| {
-                    // SAFETY: as before.
+                    // SAFETY: the connector is open; the contexts live until the callbacks have come.
                     unsafe { function(raw, event, own, completion, context) }
                 })
             }
@@ -225,7 +225,7 @@ impl Agent<'_> {
                 let function = unsafe { NDK_CONNECTOR::accept_ex(raw) }.ok_or(Carried::Withheld)?;
                 self.request(call, 0, |completion, context| {
                     let (qp, data) = (qp.raw(), pointer(data));
-                    // SAFETY: as before.
+                    // SAFETY: connector and queue pair are open; the contexts live until the callbacks have come.
                     unsafe { function(raw, qp, inbound, outbound, data, length, event, own, completion, context) }
                 })
             }

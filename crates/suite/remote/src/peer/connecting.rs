@@ -318,7 +318,7 @@ unsafe fn address<T>(object: *mut T, function: Function, place: *mut SOCKADDR, l
         // SAFETY: the length is valid (`# Safety`).
         let room = unsafe { length.read() };
         let answer = call.word(0, room).given(0, !place.is_null()).send()?;
-        // SAFETY: as before.
+        // SAFETY: the length is valid for writing too (`# Safety`).
         unsafe { length.write(answer.word(0) as u32) };
         if !place.is_null() && answer.status().is_success() {
             let count = answer.tail().len().min(room as usize).min(answer.word(0) as usize);

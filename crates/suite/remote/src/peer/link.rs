@@ -115,7 +115,7 @@ impl Link {
     pub unsafe fn new(platform: &dyn Platform, channel: &dyn Channel) -> Self {
         // SAFETY: only the lifetime changes; the pointer is not used after `leave` (`# Safety`).
         let platform = unsafe { mem::transmute::<NonNull<dyn Platform + '_>, NonNull<dyn Platform>>(platform.into()) };
-        // SAFETY: as before.
+        // SAFETY: only the lifetime changes; the pointer is not used after `leave` (`# Safety`).
         let channel = unsafe { mem::transmute::<NonNull<dyn Channel + '_>, NonNull<dyn Channel>>(channel.into()) };
         Self {
             platform,

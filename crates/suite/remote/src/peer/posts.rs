@@ -57,7 +57,7 @@ unsafe fn post<T>(
             call.append(Element::new(address, entry).as_bytes())?;
         }
         for index in (0..count as usize).filter(|_| inline) {
-            // SAFETY: as before.
+            // SAFETY: the list is good for so many entries (`# Safety`).
             let entry = unsafe { &*list.add(index) };
             if entry.Length > 0 && !entry.virtual_address().is_null() {
                 let (bytes, length) = (entry.virtual_address().cast_const().cast(), entry.Length as usize);

@@ -65,7 +65,7 @@ fn close_what_waits(link: &Link) {
         proxy = next;
     }
     while !oldest.is_null() {
-        // SAFETY: as before.
+        // SAFETY: the proxy is in this list alone, and nobody else has that.
         let (next, cookie) = unsafe { ((*oldest).next.load(Relaxed), (*oldest).cookie()) };
         // SAFETY: its close has begun and was not carried out.
         if unsafe { call_close(link, oldest) }.is_err() {
@@ -166,7 +166,7 @@ fn created(link: &Link, cookie: u64, status: NtStatus, handle: u64) {
     let (is_made, creation) = unsafe { ((*proxy).is_made(), (*proxy).creation()) };
     let Some((completion, context)) = creation.filter(|_| !is_made) else { return };
     if status.is_success() {
-        // SAFETY: as before.
+        // SAFETY: the proxy is in the table, which is locked.
         unsafe { (*proxy).set_made(handle) };
         drop(known);
         // SAFETY: the consumer gave the callback and its context for this creation, which ends once.
@@ -175,7 +175,7 @@ fn created(link: &Link, cookie: u64, status: NtStatus, handle: u64) {
     }
     known.remove(cookie);
     drop(known);
-    // SAFETY: as before.
+    // SAFETY: the consumer gave the callback and its context for this creation, which ends once.
     unsafe { completion(context, status, ptr::null_mut()) };
     // SAFETY: the proxy came from a box, and was taken out of the only place that knew it.
     drop(unsafe { Box::from_raw(proxy) });
@@ -193,7 +193,7 @@ fn closed(link: &Link, cookie: u64) {
         if !unsafe { (*proxy).closes() } {
             return;
         }
-        // SAFETY: as before.
+        // SAFETY: the proxy is in the table, which is locked.
         unsafe { (*proxy).set_closed() };
         if has_successor(&known, cookie) {
             return;

@@ -773,7 +773,7 @@ pub fn set_neighbour(interface: u64, address: Ipv4Addr, mac: [u8; 6]) -> Result<
     (row.PhysicalAddressLength, row.State) = (6, NlnsPermanent);
     // SAFETY: the row is valid.
     match unsafe { CreateIpNetEntry2(&raw const row) } {
-        // SAFETY: as before.
+        // SAFETY: the row is valid.
         ERROR_OBJECT_ALREADY_EXISTS => done("SetIpNetEntry2", unsafe { SetIpNetEntry2(&raw const row) }),
         result => done("CreateIpNetEntry2", result),
     }
@@ -890,7 +890,7 @@ impl Drop for Ringing {
         match self.source {
             // SAFETY: it is registered, and taken back only here, not in a callback; the call waits for one that runs.
             Source::Device(notification) => drop_it(unsafe { CM_Unregister_Notification(notification) } == CR_SUCCESS),
-            // SAFETY: as before.
+            // SAFETY: it is registered, and taken back only here, not in a callback; the call waits for one that runs.
             Source::Mib(handle) => drop_it(unsafe { CancelMibChangeNotify2(handle) } == ERROR_SUCCESS),
         }
         // SAFETY: the reference was made for the callback, which is not called any more.

@@ -193,6 +193,30 @@ fn every_folder_of_crates_says_what_it_is() {
     }
 }
 
+/// A proof that is somewhere else is not read, and not changed when its place changes.
+fn refers_elsewhere(line: &str) -> bool {
+    line.split_once("// SAFETY: ").is_some_and(|(_, proof)| ["as above.", "as before.", "see above."].contains(&proof))
+}
+
+#[test]
+fn a_safety_comment_says_why() {
+    let (mut proofs, mut wrong) = (0, Vec::new());
+    for Source { path, text } in
+        ["crates", "examples", "tests-host", "xbuild"].iter().flat_map(|folder| files(folder, &["rs"]))
+    {
+        for (index, line) in text.lines().enumerate() {
+            proofs += usize::from(line.contains("// SAFETY: "));
+            if refers_elsewhere(line) {
+                wrong.push(format!("{path}:{}", index + 1));
+            }
+        }
+    }
+    assert!(proofs > 3000, "{proofs} proofs");
+    assert!(wrong.is_empty(), "a proof has to stand where it is needed:\n{}", wrong.join("\n"));
+    assert!(refers_elsewhere(&["        // SAFETY:", "as above."].join(" ")));
+    assert!(!refers_elsewhere("    // SAFETY: as above; only the slot is read."));
+}
+
 /// Does any of these sources have a unit test?
 fn has_tests(sources: &[Source]) -> bool {
     sources.iter().any(|source| code_of(&source.text).contains("#[test]"))

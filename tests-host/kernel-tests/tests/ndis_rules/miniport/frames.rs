@@ -27,7 +27,7 @@ pub fn complete_with(first: *mut NET_BUFFER_LIST, status: NDIS_STATUS) {
     while !list.is_null() {
         // SAFETY: the miniport has the list.
         unsafe { (*list).Status = status };
-        // SAFETY: as above.
+        // SAFETY: the miniport has the list.
         list = unsafe { (*list).Next };
     }
     // SAFETY: the adapter is live, and the lists are the miniport's.
@@ -111,7 +111,7 @@ pub fn free_returned(first: *mut NET_BUFFER_LIST) {
 pub fn free_list(list: *mut NET_BUFFER_LIST) {
     // SAFETY: the miniport has the list.
     let [block, mdl] = unsafe { (*list).MiniportReserved };
-    // SAFETY: as above.
+    // SAFETY: the miniport has the list.
     unsafe { NdisFreeNetBufferList(list) };
     // SAFETY: the list that the MDL was for is gone.
     unsafe { NdisFreeMdl(mdl.cast::<MDL>()) };

@@ -26,7 +26,7 @@ fn above(device: &Device) -> PDEVICE_OBJECT {
 }
 
 fn set_above(device: &Device, top: PDEVICE_OBJECT) {
-    // SAFETY: as above.
+    // SAFETY: the device object lives as long as it is in the table that this one came from.
     unsafe { (*device.pointer()).AttachedDevice = top };
 }
 

@@ -70,7 +70,7 @@ impl Queue {
             call!(self, CsqInsertIrp(irp));
             return STATUS_SUCCESS;
         }
-        // SAFETY: as above.
+        // SAFETY: the driver's structure, which lives as long as its requests.
         let routine = unsafe { (*place).CsqInsertIrp };
         // SAFETY: the same pointer, null or a routine, as `IoCsqInitializeEx` got it.
         let routine: InsertEx = unsafe { std::mem::transmute::<PIO_CSQ_INSERT_IRP, InsertEx>(routine) };

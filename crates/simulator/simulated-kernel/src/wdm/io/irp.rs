@@ -148,7 +148,7 @@ impl State {
         set_current(irp, location, number);
         // SAFETY: a location of the request's own block.
         unsafe { (*location).DeviceObject = device.pointer() };
-        // SAFETY: as above.
+        // SAFETY: a location of the request's own block.
         let major = u32::from(unsafe { (*location).MajorFunction });
         let level = Arc::new(Level { device: device.clone(), location: number, progress: Mutex::default() });
         {

@@ -111,7 +111,7 @@ extern "C" fn IoInitializeTimer(device: PDEVICE_OBJECT, routine: Option<Routine>
         let memory = Box::into_raw(Box::new(Memory { timer, dpc, device: address, routine, context }));
         // SAFETY: memory of this function, which nobody else knows.
         timer::initialise(state, unsafe { &raw mut (*memory).timer }, _TIMER_TYPE::NotificationTimer);
-        // SAFETY: as above.
+        // SAFETY: memory of this function, which nobody else knows.
         dpc::initialise(state, unsafe { &raw mut (*memory).dpc }, Some(expired), memory.cast());
         state.locked::<DeviceTimers>().0.insert(address, (memory.expose_provenance(), false));
         STATUS_SUCCESS
