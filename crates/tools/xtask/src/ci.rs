@@ -68,7 +68,6 @@ const NIGHT: [Step; 10] = [
         what: "tests for which once a night is enough, and those of the simulated kernel's own parts",
         run: &[
             "cargo test --test adviser --test nd2 --test wire_engine -- --ignored",
-            "cargo test -p replay -- --ignored",
             "cargo test -p remote -- --ignored",
             "cargo test -p simulated-kernel",
         ],

@@ -634,7 +634,7 @@ fn a_request_is_found_by_its_context() {
         call!(IoCsqInsertIrp(queue, irp, &raw mut context));
         assert_eq!(call!(IoCsqRemoveIrp(queue, &raw mut context)), irp);
         assert!(call!(IoCsqRemoveIrp(queue, &raw mut context)).is_null(), "it is out");
-        // SAFETY: made when the driver was loaded, and nothing is in it.
+        // SAFETY: `make_queue` made it of a box, and nothing is in it.
         drop(unsafe { Box::from_raw(queue) });
         complete(irp, STATUS_SUCCESS, 0);
         STATUS_PENDING

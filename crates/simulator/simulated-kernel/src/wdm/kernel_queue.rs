@@ -74,7 +74,7 @@ extern "C" fn KeInitializeQueue(queue: *mut Queue, _threads: ULONG) {
         state.track(queue.expose_provenance(), context::caller(), Object::new(Kind::Queue, Waited::default()));
         // SAFETY: the driver's memory for it; only an address is taken.
         let head = unsafe { &raw mut (*queue).entries };
-        // SAFETY: the driver's memory for it; only an address is taken.
+        // SAFETY: the driver's memory for it, which nobody uses yet.
         unsafe { head.write(LIST_ENTRY { Flink: head, Blink: head }) };
     });
 }

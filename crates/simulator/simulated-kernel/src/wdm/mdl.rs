@@ -117,7 +117,7 @@ extern "C" fn IoAllocateMdl(address: PVOID, length: ULONG, secondary: BOOLEAN, _
                 // SAFETY: an MDL of the IRP.
                 place = unsafe { &raw mut (*here).Next };
             }
-            // SAFETY: an MDL of the IRP.
+            // SAFETY: the IRP's field, or that of one of its MDLs.
             unsafe { place.write(mdl) };
         }
         mdl

@@ -59,8 +59,9 @@ fn a_damaged_recording_is_refused() {
     }
 }
 
-/// Somebody has changed bytes and made the checksum good again, in so many ways. `swaps`: and the order of slots.
-fn changed(rounds: usize, swaps: bool) {
+/// Somebody has changed bytes and made the checksum good again.
+#[test]
+fn a_changed_recording_crashes_nothing() {
     let whole = file();
     let header = &whole[..HEADER_BYTES];
     let slots: Vec<[u8; SLOT_BYTES]> = whole[HEADER_BYTES..whole.len() - 8]
@@ -74,7 +75,7 @@ fn changed(rounds: usize, swaps: bool) {
         (state >> 8) as usize % below
     };
     let (mut read, mut refused, mut run) = (0, 0, 0);
-    for round in 0..rounds {
+    for round in 0..120 {
         let mut changed = slots.clone();
         for _ in 0..=draw(4) {
             let (slot, byte) = (draw(changed.len()), draw(SLOT_BYTES));
@@ -84,7 +85,7 @@ fn changed(rounds: usize, swaps: bool) {
                 _ => u8::try_from(draw(256)).expect("a byte"),
             };
         }
-        if swaps {
+        if draw(4) == 0 {
             let (one, other) = (draw(changed.len()), draw(changed.len()));
             changed.swap(one, other);
         }
@@ -106,24 +107,7 @@ fn changed(rounds: usize, swaps: bool) {
             }
         }
     }
-    assert!(read > rounds / 4 && refused > 0 && run > 1, "{read} read, {refused} refused, {run} run");
-}
-
-#[test]
-fn a_recording_with_changed_bytes_crashes_nothing() {
-    changed(40, false);
-}
-
-#[test]
-fn a_recording_in_another_order_crashes_nothing() {
-    changed(20, true);
-}
-
-#[test]
-#[ignore = "cargo test -p replay -- --ignored: half a minute"]
-fn many_changed_recordings_crash_nothing() {
-    changed(160, false);
-    changed(80, true);
+    assert!(read > 30 && refused > 2 && run > 2, "{read} read, {refused} refused, {run} run");
 }
 
 /// The bytes of a ring, as a dump has them.
