@@ -61,7 +61,8 @@ pub struct Setup {
     /// Where work requests are carried out.
     pub nic: NicMode,
     /// True if spin locks raise the IRQL and find mistakes; false if they only lock, which lets the engine's shortest path for
-    /// completions be taken. Not with a seed that lets others in between: while such a lock is held there, nobody else goes on.
+    /// completions be taken. A seed then lets nobody in between: who came to such a lock while it is held would not let its
+    /// holder go on.
     pub watched_locks: bool,
     /// Adapters on the fabric.
     pub adapters: u8,
@@ -160,7 +161,9 @@ impl HostPlatform {
     pub fn start_with(setup: Setup, adjust: impl Fn(&mut Config)) -> Result<Self, NtStatus> {
         let builder = match setup.scheduler {
             Scheduler::Threads => Machine::threads(),
-            Scheduler::Seeded { seed, preemption } => Machine::seeded(seed).preemption(preemption),
+            Scheduler::Seeded { seed, preemption } => {
+                Machine::seeded(seed).preemption(if setup.watched_locks { preemption } else { 0 })
+            }
         };
         let builder = match setup.processors {
             Some(count) => builder.processors(count),

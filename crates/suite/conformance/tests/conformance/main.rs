@@ -54,9 +54,8 @@ impl Row {
     }
 }
 
-/// Each pair of completion mode, version, engine and scheduler meets once, and of these with locks that only lock, where threads run: a seed may
-/// change processors while one is held, and only a watched one lets the other go on. Among them are machines of one and of four processors,
-/// seeds that change processors often and never, and adapters without what is optional.
+/// Each pair of completion mode, version, engine, locks and scheduler meets once. Among them are machines of one and of four processors, seeds
+/// that change processors often and never, and adapters without what is optional.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let direct = |setup| Setup { nic: NicMode::Direct, ..setup };
     let plain = |setup| Setup { watched_locks: false, ..setup };
@@ -68,10 +67,10 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         (direct(on(4, threads())), Mixed, TWO),
     ];
     let by_seeds = [
-        (direct(seeded(0)), Inline, TWO),
+        (plain(direct(seeded(0))), Inline, TWO),
         (direct(seeded(20)), Pending, ONE),
         (seeded(10), Early, TWO),
-        (seeded(10), Mixed, ONE),
+        (plain(seeded(10)), Mixed, ONE),
         (Setup { without: OPTIONAL, read_sge: Some(3), ..seeded(10) }, Mixed, TWO),
     ];
     // The rows with seeds use one processor; those on threads mostly wait.
