@@ -8,6 +8,7 @@ use conformance::{
     host::{Harness, Impairments, Scheduler, Setup},
 };
 use ndkpi::NDK_VERSION;
+use testing::share::share;
 
 use super::{CLEAN, on_cable};
 
@@ -130,8 +131,7 @@ fn on_spoilt_cables(kinds_of_a_case: usize) {
     let run = |kind: usize| {
         let impairments = kinds[kind];
         let here = &*IN_MEMORY;
-        let has = |number: usize| (number + kind) % kinds.len() < kinds_of_a_case;
-        let some = cases::all().enumerate().filter(|(number, _)| has(*number)).map(|(_, case)| case);
+        let some = share(cases::all(), kind, kinds.len(), kinds_of_a_case);
         let there = outcomes(setup(true, SEEDED, impairments), kind as u64 + 1, some);
         assert!((there.len() + 1) * kinds.len() > here.len() * kinds_of_a_case, "{} cases", there.len());
         let unlisted = unlike(here, &there, |name, seen| {

@@ -12,3 +12,4 @@ pub mod driver_image;
 pub mod on_event;
 pub mod posters;
 pub mod qp_fixture;
+pub mod share;

@@ -14,6 +14,7 @@ use host::HostOs;
 use interpose::adviser::{Adviser, Finding, Report, Settings, Sink, Totals};
 use ndkpi::NDK_VERSION;
 use provider::{CompletionMode, Profile};
+use testing::share::share;
 
 /// Keeps the findings and the words of the first of each.
 #[derive(Default)]
@@ -290,9 +291,7 @@ fn under_profiles(profiles_of_a_case: usize) {
         for (kind, profile) in profiles().enumerate() {
             let wrong = &wrong;
             scope.spawn(move || {
-                let has = |number: usize| (number + kind) % count < profiles_of_a_case;
-                let some = cases::all().enumerate().filter(|(number, _)| has(*number)).map(|(_, case)| case);
-                let found = unlisted(profile, some);
+                let found = unlisted(profile, share(cases::all(), kind, count, profiles_of_a_case));
                 wrong.lock().expect("no panic").extend(found);
             });
         }
