@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
 };
 
@@ -23,7 +23,7 @@ nvme_read [OPTIONS]
   --local IP           this side's address in the network [default: 10.0.0.2]
   --prefix BITS        the length of the network's prefix [default: 24]
   --peer IP:PORT       where the frames go: the other end of the VXLAN, or of the datagrams
-  --bind IP:PORT       this side's UDP socket [default: 0.0.0.0:4789]
+  --bind IP:PORT       this side's UDP socket [default: VXLAN's port, of all addresses]
   --network KIND       what carries the frames: vxlan, or dgram, one frame a datagram as QEMU does [default: vxlan]
   --vni VNI            VXLAN's network identifier [default: 42]
 ";
@@ -48,7 +48,7 @@ pub struct Args {
     pub local: IpAddr,
     pub prefix: u8,
     pub peer: Option<SocketAddr>,
-    pub bind: SocketAddr,
+    pub bind: Option<SocketAddr>,
     pub network: Carrier,
     pub vni: u32,
 }
@@ -85,7 +85,7 @@ impl Args {
             local: from.opt_value_from_str("--local")?.unwrap_or_else(|| [10, 0, 0, 2].into()),
             prefix: from.opt_value_from_str("--prefix")?.unwrap_or(24),
             peer: from.opt_value_from_str("--peer")?,
-            bind: from.opt_value_from_str("--bind")?.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 4789).into()),
+            bind: from.opt_value_from_str("--bind")?,
             network: from.opt_value_from_fn("--network", carrier)?.unwrap_or(Carrier::Vxlan),
             vni: from.opt_value_from_str("--vni")?.unwrap_or(42),
         };

@@ -30,16 +30,19 @@ use crate::{
 /// The port of NVMe over RDMA.
 const PORT: u16 = 4420;
 
-/// A small NVMe over Fabrics host, over RoCEv2
 /// Opens the segment that the arguments name, and says how long packets on it are at most.
 fn open(args: &Args, peer: SocketAddr) -> Result<(Arc<dyn Segment>, u16), Error> {
     let failed = |error: network::OpenError| Error::Wrong(error.to_string());
     Ok(match args.network {
         Carrier::Vxlan => {
-            let config = VxlanConfig { local: args.bind, ..VxlanConfig::new(args.vni, vec![peer]) };
-            (Arc::new(Vxlan::open(&config).map_err(failed)?), 1450)
+            let config = VxlanConfig::new(args.vni, vec![peer]);
+            let local = args.bind.unwrap_or(config.local);
+            (Arc::new(Vxlan::open(&VxlanConfig { local, ..config }).map_err(failed)?), 1450)
         }
-        Carrier::Dgram => (Arc::new(Datagrams::open(args.bind, peer).map_err(failed)?), 1500),
+        Carrier::Dgram => {
+            let local = args.bind.ok_or_else(|| Error::Wrong("--network dgram needs --bind IP:PORT".to_owned()))?;
+            (Arc::new(Datagrams::open(local, peer).map_err(failed)?), 1500)
+        }
     })
 }
 

@@ -41,7 +41,7 @@ rc_pingpong --local ADDRESS/PREFIX --peer ADDRESS:PORT [OPTIONS] [HOST]
   HOST                    where ibv_rc_pingpong waits, for TCP; without one this side waits
   --local ADDRESS/PREFIX  this side's address in the VXLAN network
   --peer ADDRESS:PORT     the other side of VXLAN
-  --bind ADDRESS:PORT     this side of VXLAN [default: 0.0.0.0:4789]
+  --bind ADDRESS:PORT     this side of VXLAN [default: its port, of all addresses]
   --vni NUMBER            the network [default: 42]
   --port PORT             of TCP [default: 18515, as there]
   --size BYTES            of a message [default: 4096, as there]
@@ -82,14 +82,21 @@ fn network(text: &str) -> Result<Network, String> {
     Ok(Network { address, prefix: prefix.parse().map_err(|error| format!("{prefix}: {error}"))? })
 }
 
+/// All addresses of this machine, of the peer's family.
+const fn any(peer: SocketAddr) -> IpAddr {
+    match peer {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    }
+}
+
 impl Options {
     fn parse(mut arguments: Arguments) -> Result<Self, Failure> {
+        let peer = arguments.value_from_str("--peer")?;
         let options = Self {
             local: arguments.value_from_fn("--local", network)?,
-            peer: arguments.value_from_str("--peer")?,
-            bind: arguments
-                .opt_value_from_str("--bind")?
-                .unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, vxlan::PORT).into()),
+            peer,
+            bind: arguments.opt_value_from_str("--bind")?.unwrap_or_else(|| (any(peer), vxlan::PORT).into()),
             vni: arguments.opt_value_from_str("--vni")?.unwrap_or(42),
             port: arguments.opt_value_from_str("--port")?.unwrap_or(18515),
             size: arguments.opt_value_from_str("--size")?.unwrap_or(4096),
@@ -332,7 +339,7 @@ fn reach(end: &mut End, host: &str, options: &Options, mine: &Told) -> Result<(T
 
 /// Waits for the client.
 fn await_client(options: &Options) -> Result<TcpStream, Failure> {
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, options.port))?;
+    let listener = TcpListener::bind((any(options.peer), options.port))?;
     listener.set_nonblocking(true)?;
     let begun = Instant::now();
     loop {

@@ -43,7 +43,7 @@ impl Bench {
             return Ok(cmd!(sh, "cargo run --release -- bench --smoke").run()?);
         }
         cmd!(sh, "cargo build --release --bin ndkctl").run()?;
-        cmd!(sh, "cargo build --release -p kernel-tests --example driver_suite").run()?;
+        context.optimised_example(&["kernel-tests"], "driver_suite")?;
         let (folder, options) = (&self.folder, &self.options);
         let (page, results) = (folder.join("README.md"), folder.join("results.json"));
         if sh.path_exists(folder) && !folder.is_dir() {
