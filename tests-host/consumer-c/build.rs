@@ -90,7 +90,8 @@ fn compile(variants: &[Variant], out: &Path, root: &Path, sample: &Path) {
         let mut build = cc::Build::new();
         build.include(sample).include(root.join("crates/abi/ndkpi/include"));
         build.flag("-isystem").flag(headers().join("ddk")).flag("-isystem").flag(headers());
-        build.flag("-fshort-wchar").flag("-fno-builtin").std("gnu11");
+        // A tag of the pool is four characters in one constant.
+        build.flag("-fshort-wchar").flag("-fno-builtin").flag("-Wno-multichar").std("gnu11");
         build
     };
     // The kit's headers are most of what there is to read, and the same for all variants. Without it they are read each time.

@@ -112,13 +112,13 @@ impl Options {
 
 /// What a side says of its queue pair.
 #[derive(Debug)]
-struct Told {
+struct Destination {
     qpn: u32,
     psn: Psn,
     address: IpAddr,
 }
 
-impl Told {
+impl Destination {
     fn to_bytes(&self) -> Vec<u8> {
         let gid = match self.address {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -241,7 +241,7 @@ impl End {
         }
     }
 
-    fn connect(&mut self, local: IpAddr, psn: Psn, peer: &Told) -> Result<(), Failure> {
+    fn connect(&mut self, local: IpAddr, psn: Psn, peer: &Destination) -> Result<(), Failure> {
         let path = Path {
             local,
             remote: peer.address,
@@ -320,12 +320,17 @@ fn hear(end: &mut End, stream: &mut TcpStream, mut bytes: &mut [u8]) -> Result<(
 
 /// Connects to the server and hears of it. It may still have to come: then nobody accepts, or whoever does hangs up, as a user network
 /// does.
-fn reach(end: &mut End, host: &str, options: &Options, mine: &Told) -> Result<(TcpStream, Told), Failure> {
+fn reach(
+    end: &mut End,
+    host: &str,
+    options: &Options,
+    mine: &Destination,
+) -> Result<(TcpStream, Destination), Failure> {
     let mut meet = || -> Result<_, Failure> {
         let (mut stream, mut told) = (TcpStream::connect((host, options.port))?, [0; TOLD]);
         stream.write_all(&mine.to_bytes())?;
         hear(end, &mut stream, &mut told)?;
-        Ok((stream, Told::parse(&told)?))
+        Ok((stream, Destination::parse(&told)?))
     };
     let begun = Instant::now();
     loop {
@@ -358,7 +363,7 @@ fn await_client(options: &Options) -> Result<TcpStream, Failure> {
 
 /// Both sides tell each other what they have, and the queue pairs are connected.
 fn meet(end: &mut End, options: &Options, psn: Psn) -> Result<(), Failure> {
-    let mine = Told { qpn: end.qp, psn, address: options.local.address };
+    let mine = Destination { qpn: end.qp, psn, address: options.local.address };
     if let Some(host) = &options.host {
         let (mut stream, told) = reach(end, host, options, &mine)?;
         end.connect(mine.address, psn, &told)?;
@@ -367,7 +372,7 @@ fn meet(end: &mut End, options: &Options, psn: Psn) -> Result<(), Failure> {
         let (mut stream, mut told) = (await_client(options)?, [0; TOLD]);
         hear(end, &mut stream, &mut told)?;
         // Before the answer: the client begins when it has that.
-        end.connect(mine.address, psn, &Told::parse(&told)?)?;
+        end.connect(mine.address, psn, &Destination::parse(&told)?)?;
         stream.write_all(&mine.to_bytes())?;
         hear(end, &mut stream, &mut told[..DONE.len()])?;
     }

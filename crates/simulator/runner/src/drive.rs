@@ -122,22 +122,22 @@ impl<'run, M: Machine> Drive<'run, M> {
     fn tell(&mut self, image: &Image) -> Result<(), String> {
         // No name of a script has a space.
         const FILE: &str = "the driver";
-        for told in &image.told {
-            let asked = if let Err(refused) = self.machine.open(FILE, &told.link, "") {
+        for ioctl in &image.ioctls {
+            let asked = if let Err(refused) = self.machine.open(FILE, &ioctl.link, "") {
                 refused
             } else {
-                let input = told.input_for(self.seed);
+                let input = ioctl.input_for(self.seed);
                 self.machine.begin(
                     FILE,
                     FILE,
-                    &Control { asks: Asks::Control, code: told.code, input: &input, output: 0, offset: 0 },
+                    &Control { asks: Asks::Control, code: ioctl.code, input: &input, output: 0, offset: 0 },
                 );
                 let status = self.machine.wait(FILE).status;
                 self.machine.close(FILE);
                 status
             };
             if !asked.is_success() && self.machine.failures() == 0 {
-                return Err(format!("control code {:#x} to {}: {}", told.code, told.link, words(asked)));
+                return Err(format!("control code {:#x} to {}: {}", ioctl.code, ioctl.link, words(asked)));
             }
         }
         Ok(())

@@ -186,7 +186,7 @@ fn image(raw: &Spanned<raw::Image>) -> Result<Image> {
         Ok((key.clone(), registry_value(key, value)?))
     });
     let registry = registry.collect::<Result<_>>()?;
-    Ok(Image { name, file, service, registry, told: Vec::new() })
+    Ok(Image { name, file, service, registry, ioctls: Vec::new() })
 }
 
 /// Numbers are `REG_DWORD`, or `REG_QWORD` if they are too large; texts `REG_SZ`; arrays of texts `REG_MULTI_SZ`.

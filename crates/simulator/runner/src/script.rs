@@ -122,13 +122,13 @@ pub struct Image {
     /// The values in the `Parameters` of that key.
     pub registry: Vec<(String, RegistryValue)>,
     /// What a program tells the driver once its first device is started, in order.
-    pub told: Vec<Told>,
+    pub ioctls: Vec<Ioctl>,
 }
 
 /// A control code that a program sends to a driver as soon as its first device is started, which has to succeed. Before that a driver need not
 /// have its control device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Ioctl {
     /// The driver's device: `\DosDevices\Name`.
     pub link: String,
     /// The control code.
@@ -139,7 +139,7 @@ pub struct Told {
     pub seed_at: Option<usize>,
 }
 
-impl Told {
+impl Ioctl {
     /// The input in the run with that seed.
     #[must_use]
     pub fn input_for(&self, seed: u64) -> Vec<u8> {
@@ -466,7 +466,7 @@ impl Script {
                 interface: Interface::default(),
                 resources: Resources::default(),
             });
-            script.images.push(Image { name, file: file.clone(), service, registry: Vec::new(), told: Vec::new() });
+            script.images.push(Image { name, file: file.clone(), service, registry: Vec::new(), ioctls: Vec::new() });
         }
         script.finish();
         script
@@ -486,12 +486,12 @@ impl Script {
         }
     }
 
-    /// Has a program tell this to each image whose file is called `stem`, without its extension, once it has a device. Returns false if there
+    /// Has a program send this to the driver of each image whose file is called `stem`, without its extension, once it has a device. Returns false if there
     /// is none.
-    pub fn tell(&mut self, stem: &str, told: &Told) -> bool {
+    pub fn send_ioctl(&mut self, stem: &str, ioctl: &Ioctl) -> bool {
         let mut is_there = false;
         for image in self.all_images_mut().filter(|image| service_of(&image.file) == stem) {
-            image.told.push(told.clone());
+            image.ioctls.push(ioctl.clone());
             is_there = true;
         }
         is_there

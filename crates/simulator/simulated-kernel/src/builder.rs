@@ -32,7 +32,7 @@ use crate::{
     wdm::{
         self,
         callback::Callbacks,
-        clock::{Resolution, Told},
+        clock::{LastTime, Resolution},
         dpc::RunningDpcs,
         ex_timer::ExTimers,
         files::Files,
@@ -155,7 +155,7 @@ fn parts() -> Parts {
     parts.add::<LockWaits>();
     parts.add::<Mutex<wdm::bug_check_callbacks::BugCheckCallbacks>>();
     parts.add::<Mutex<Callbacks>>();
-    parts.add::<Told>();
+    parts.add::<LastTime>();
     parts.add::<Mutex<Resolution>>();
     parts.add::<Mutex<wdm::extended_state::Saved>>();
     parts.add::<Mutex<wdm::paging::Sections>>();

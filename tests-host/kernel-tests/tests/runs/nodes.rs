@@ -12,7 +12,7 @@ use runner::{
     Faults, Results, Script,
     parse::read,
     report::Outcome,
-    script::Told,
+    script::Ioctl,
     worker::{Job, Recordings},
 };
 
@@ -200,8 +200,8 @@ fn script_that_records(name: &str) -> Script {
     let mut script = read(&script(name, &[("loss = 1 ", "loss = 0 ")])).expect("a script");
     script.advise();
     let input = RECORD.to_bytes().to_vec();
-    let told = Told { link: NIC_LINK_NAME.to_owned(), code: SET_RECORDING, input, seed_at: None };
-    assert!(script.tell("softndknic", &told));
+    let ioctl = Ioctl { link: NIC_LINK_NAME.to_owned(), code: SET_RECORDING, input, seed_at: None };
+    assert!(script.send_ioctl("softndknic", &ioctl));
     script
 }
 
@@ -229,11 +229,11 @@ fn a_fault_of_one_machine_does_not_happen_on_the_other() {
     }
     let rule = Rule { function: Some(Function::CreateCq), ..Rule::new(Kind::Refuse, Which::Every(1)) };
     let input = Plan::new(0).with(rule).expect("a rule").to_bytes().to_vec();
-    let told = Told { link: NIC_LINK_NAME.to_owned(), code: SET_FAULT_PLAN, input, seed_at: Some(Plan::SEED_AT) };
+    let ioctl = Ioctl { link: NIC_LINK_NAME.to_owned(), code: SET_FAULT_PLAN, input, seed_at: Some(Plan::SEED_AT) };
     for machine in MACHINES {
         let mut script = read(&script(&format!("fault-{machine}"), &[])).expect("a script");
         let node = script.machines.iter_mut().find(|node| node.name == machine).expect("the machine");
-        assert!(node.script.tell("softndknic", &told));
+        assert!(node.script.send_ioctl("softndknic", &ioctl));
         let results = carry_out(&Job::new(script, Faults::None), "1", "right");
         let (_, finding) = results.findings().next().expect("the pings do not end as the script says");
         assert_eq!((finding.rule.as_str(), finding.machine.as_deref()), ("script", Some(machine)), "{results}");

@@ -14,7 +14,7 @@ use recording::{
 use runner::{
     Faults, Results, Script,
     parse::read,
-    script::Told,
+    script::Ioctl,
     worker::{Job, Recordings},
 };
 
@@ -41,17 +41,17 @@ device = "adapter"
 const RECORD: Wanted = Wanted { slots: 1 << 14, keep: 0 };
 
 /// A driver with this control device is told to record.
-fn record(link: &str) -> Told {
-    Told { link: link.to_owned(), code: SET_RECORDING, input: RECORD.to_bytes().to_vec(), seed_at: None }
+fn record(link: &str) -> Ioctl {
+    Ioctl { link: link.to_owned(), code: SET_RECORDING, input: RECORD.to_bytes().to_vec(), seed_at: None }
 }
 
 /// Runs a script whose NIC, or provider, is told this.
-fn run(script: &Path, seeds: &str, consumer: &str, told: &[Told], faults: Faults) -> (Results, PathBuf) {
+fn run(script: &Path, seeds: &str, consumer: &str, ioctls: &[Ioctl], faults: Faults) -> (Results, PathBuf) {
     let mut script: Script = read(script).expect("a script");
     script.advise();
-    for told in told {
-        let stem = if told.link == LINK_NAME { "softndk" } else { "softndknic" };
-        assert!(script.tell(stem, told), "the script has a provider");
+    for ioctl in ioctls {
+        let stem = if ioctl.link == LINK_NAME { "softndk" } else { "softndknic" };
+        assert!(script.send_ioctl(stem, ioctl), "the script has a provider");
     }
     let name = format!("recordings-{consumer}-{seeds}-{}", std::process::id());
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -125,8 +125,8 @@ fn a_use_after_the_close_is_named_while_a_recording_goes_on() {
     }
     let script = path("samples/consumer-c/run.toml");
     for seed in ["1", "2", "3", "4"] {
-        let [with, without] = [vec![record(NIC_LINK_NAME)], vec![]].map(|told| {
-            let (results, folder) = run(&script, seed, "use-after-close", &told, Faults::None);
+        let [with, without] = [vec![record(NIC_LINK_NAME)], vec![]].map(|ioctls| {
+            let (results, folder) = run(&script, seed, "use-after-close", &ioctls, Faults::None);
             let (seed, finding) = results.findings().next().expect("a finding");
             (finding.rule.clone(), finding.words.clone(), recording(&folder, seed))
         });
@@ -161,8 +161,8 @@ fn what_a_driver_is_told_may_fail_where_something_was_made_to() {
 
 #[test]
 fn a_driver_that_refuses_what_it_is_told_is_a_finding() {
-    let told = Told { input: vec![1], ..record(LINK_NAME) };
-    let (results, _) = run(&file("refused.toml", ADAPTER), "6", "", &[told], Faults::None);
+    let ioctl = Ioctl { input: vec![1], ..record(LINK_NAME) };
+    let (results, _) = run(&file("refused.toml", ADAPTER), "6", "", &[ioctl], Faults::None);
     let (_, finding) = results.findings().next().expect("a finding");
     assert_eq!(finding.rule, "script");
     assert!(finding.words.contains("SoftNdkControl: STATUS_BUFFER_TOO_SMALL"), "{}", finding.words);
@@ -176,14 +176,14 @@ fn a_fault_of_ndkpi_happens_in_front_of_the_driver() {
     }
     let rule = Rule { function: Some(Function::Connect), ..Rule::new(Kind::Refuse, Which::Every(1)) };
     let plan = Plan::new(0).with(rule).expect("a rule");
-    let told = Told {
+    let ioctl = Ioctl {
         link: NIC_LINK_NAME.to_owned(),
         code: SET_FAULT_PLAN,
         input: plan.to_bytes().to_vec(),
         seed_at: Some(Plan::SEED_AT),
     };
-    assert_eq!(Plan::from_bytes(&told.input_for(77)).expect("a plan").seed, 77);
-    let (results, _) = run(&path("samples/consumer-c/run.toml"), "7", "right", &[told], Faults::None);
+    assert_eq!(Plan::from_bytes(&ioctl.input_for(77)).expect("a plan").seed, 77);
+    let (results, _) = run(&path("samples/consumer-c/run.toml"), "7", "right", &[ioctl], Faults::None);
     let (_, finding) = results.findings().next().expect("a finding");
     assert_eq!(finding.rule, "script", "{results}");
     assert!(finding.words.contains("STATUS_INSUFFICIENT_RESOURCES"), "{}", finding.words);

@@ -19,7 +19,7 @@ use crate::{
         arrival,
         clockwork::{self, Clockwork},
         medium::LONGEST,
-        program::{self, End, ProgramSocket, ProgramSockets, Stage, Told},
+        program::{self, End, Packet, ProgramSocket, ProgramSockets, Stage},
         segment::{PATIENCE, Segment},
         status::INVALID_BUFFER_SIZE,
     },
@@ -63,7 +63,7 @@ impl Network {
         let local = state.source_of(local, to.ip()).ok_or(NtStatus::NETWORK_UNREACHABLE)?;
         let id = state.new_connection();
         let end = End::new(local, to, id, Stage::Connecting);
-        let open = end.told(Segment::Open);
+        let open = end.packet(Segment::Open);
         let socket = Number::new(state, ProgramSocket::Stream(Box::new(end)));
         let number = socket.number;
         state.tell_of_programs([open]);
@@ -287,7 +287,7 @@ impl Number {
     /// Has the other side told what the connection has to say.
     fn tell(&self, work: impl FnOnce(&mut End) -> Vec<Segment>) -> Result<(), NtStatus> {
         self.refusal()?;
-        let told = self.with_end(|end| work(end).into_iter().map(|segment| end.told(segment)).collect::<Vec<_>>());
+        let told = self.with_end(|end| work(end).into_iter().map(|segment| end.packet(segment)).collect::<Vec<_>>());
         self.state.tell_of_programs(told.into_iter().flatten());
         program::watch(&self.state);
         Ok(())
@@ -306,7 +306,7 @@ impl Number {
         self.refusal()?;
         let taken = self.with_end(|end| {
             let bytes = end.incoming.take(if count == 0 { usize::MAX } else { count });
-            (bytes, end.told(end.incoming.taken()))
+            (bytes, end.packet(end.incoming.taken()))
         });
         let (bytes, told) = taken.ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
         self.state.tell_of_programs([told]);
@@ -339,7 +339,7 @@ impl Number {
 impl Drop for Number {
     fn drop(&mut self) {
         let _inside = context::Inside::new(PROGRAM);
-        let told: Vec<Told> = self.state.locked::<ProgramSockets>().close(self.number);
+        let told: Vec<Packet> = self.state.locked::<ProgramSockets>().close(self.number);
         self.state.tell_of_programs(told);
         drop(clockwork::end(&self.state));
     }
@@ -347,8 +347,8 @@ impl Drop for Number {
 
 impl State {
     /// Programs' ends of connections tell the other ones something.
-    fn tell_of_programs(self: &Arc<Self>, all: impl IntoIterator<Item = Told>) {
-        for Told { from, to, id, segment } in all {
+    fn tell_of_programs(self: &Arc<Self>, all: impl IntoIterator<Item = Packet>) {
+        for Packet { from, to, id, segment } in all {
             self.carry_segment(from, to, &segment.encode(id));
         }
     }

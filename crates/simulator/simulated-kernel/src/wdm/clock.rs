@@ -28,9 +28,9 @@ const IMPATIENCE: u64 = 32;
 
 /// The time that was told last, with a seed: microseconds since the start.
 #[derive(Default)]
-pub struct Told(AtomicU64);
+pub struct LastTime(AtomicU64);
 
-impl Part for Told {}
+impl Part for LastTime {}
 
 /// Drivers that have asked for a faster clock.
 #[derive(Default)]
@@ -59,7 +59,7 @@ pub const fn date_at(microseconds: u64) -> u64 {
 
 /// Microseconds since the start, as drivers know them: the machine's clock, or what they were told last, if that is later.
 pub fn known(state: &State) -> u64 {
-    state.machine.now().max(state.part::<Told>().0.load(Relaxed))
+    state.machine.now().max(state.part::<LastTime>().0.load(Relaxed))
 }
 
 /// Microseconds since the start, for a driver that asks.
@@ -75,7 +75,7 @@ fn tell(state: &Arc<State>) -> u64 {
         state.machine.run_for(ahead());
     }
     // One thread runs at a time.
-    let told = &state.part::<Told>().0;
+    let told = &state.part::<LastTime>().0;
     let now = state.machine.now().max(told.load(Relaxed) + 1);
     told.store(now, Relaxed);
     now

@@ -214,9 +214,9 @@ extern "C" fn ZwWriteFile(
 
 /// The bytes of a structure that a driver is told.
 #[derive(Default)]
-struct Told(Vec<u8>);
+struct Information(Vec<u8>);
 
-impl Told {
+impl Information {
     fn u8(mut self, value: u8) -> Self {
         self.0.push(value);
         self
@@ -233,7 +233,7 @@ impl Told {
     }
 
     fn times(self, node: &Node) -> Self {
-        node.times.iter().fold(self, |told, &time| told.u64(time))
+        node.times.iter().fold(self, |fields, &time| fields.u64(time))
     }
 
     /// As many zeros as it takes to that length.
@@ -258,27 +258,27 @@ fn information(files: &mut Files, handle: HANDLE, class: u32) -> (usize, Vec<u8>
     let path = files.volume.path(opened.node);
     let node = files.node(opened.node);
     let [allocated, end] = size_of_file(node);
-    let told = Told::default();
-    let told = match class {
-        BASIC => told.times(node).u32(attributes_of(node)).filled(40),
+    let fields = Information::default();
+    let fields = match class {
+        BASIC => fields.times(node).u32(attributes_of(node)).filled(40),
         STANDARD => {
             let links = u32::from(!node.delete_pending);
-            let told = told.u64(allocated).u64(end).u32(links);
-            told.u8(u8::from(node.delete_pending)).u8(u8::from(node.is_folder())).filled(24)
+            let fields = fields.u64(allocated).u64(end).u32(links);
+            fields.u8(u8::from(node.delete_pending)).u8(u8::from(node.is_folder())).filled(24)
         }
-        INTERNAL => told.u64(opened.node),
+        INTERNAL => fields.u64(opened.node),
         NAME => {
             let name: Vec<u8> = path.encode_utf16().flat_map(u16::to_le_bytes).collect();
-            let mut told = told.u32(u32::try_from(name.len()).unwrap_or(0));
-            told.0.extend(name);
-            return (8, told.0);
+            let mut fields = fields.u32(u32::try_from(name.len()).unwrap_or(0));
+            fields.0.extend(name);
+            return (8, fields.0);
         }
-        POSITION => told.u64(opened.position),
-        NETWORK_OPEN => told.times(node).u64(allocated).u64(end).u32(attributes_of(node)).filled(56),
-        ATTRIBUTE_TAG => told.u32(attributes_of(node)).u32(0),
+        POSITION => fields.u64(opened.position),
+        NETWORK_OPEN => fields.times(node).u64(allocated).u64(end).u32(attributes_of(node)).filled(56),
+        ATTRIBUTE_TAG => fields.u32(attributes_of(node)).u32(0),
         other => bug_check(Rule::NotSimulated, format_args!("ZwQueryInformationFile of the class {other}")),
     };
-    (told.0.len(), told.0)
+    (fields.0.len(), fields.0)
 }
 
 #[unsafe(no_mangle)]
@@ -446,20 +446,20 @@ fn entry(node: &Node, name: &str, class: u32) -> Vec<u8> {
     let units: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let length = u32::try_from(units.len()).unwrap_or(0);
     let [allocated, end] = size_of_file(node);
-    let told = Told::default().u32(0).u32(0);
-    let told = if class == NAMES {
-        told.u32(length)
+    let fields = Information::default().u32(0).u32(0);
+    let fields = if class == NAMES {
+        fields.u32(length)
     } else {
-        told.times(node).u64(end).u64(allocated).u32(attributes_of(node)).u32(length)
+        fields.times(node).u64(end).u64(allocated).u32(attributes_of(node)).u32(length)
     };
-    let mut told = match class {
-        FULL_DIRECTORY => told.u32(0),
+    let mut fields = match class {
+        FULL_DIRECTORY => fields.u32(0),
         // No file has a short name beside its own.
-        BOTH_DIRECTORY => told.u32(0).filled(94),
-        _ => told,
+        BOTH_DIRECTORY => fields.u32(0).filled(94),
+        _ => fields,
     };
-    told.0.extend(units);
-    told.0
+    fields.0.extend(units);
+    fields.0
 }
 
 #[unsafe(no_mangle)]

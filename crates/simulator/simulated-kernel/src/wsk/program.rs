@@ -50,8 +50,8 @@ pub struct End {
     is_orphan: bool,
 }
 
-/// What an end of a connection tells the other one.
-pub struct Told {
+/// A segment of a connection, with the addresses of its ends.
+pub struct Packet {
     pub from: SocketAddr,
     pub to: SocketAddr,
     /// The number of the connection.
@@ -171,8 +171,8 @@ impl End {
     }
 
     /// What it tells the other side.
-    pub const fn told(&self, segment: Segment) -> Told {
-        Told { from: self.local, to: self.remote, id: self.id, segment }
+    pub const fn packet(&self, segment: Segment) -> Packet {
+        Packet { from: self.local, to: self.remote, id: self.id, segment }
     }
 
     /// Both sides have ended their streams, and know it.
@@ -264,7 +264,7 @@ impl ProgramSockets {
 
     /// The program has closed a socket, as `closesocket` does: a stream ends behind what was sent, and is reset if something has come that
     /// nobody has taken.
-    pub fn close(&mut self, number: u64) -> Vec<Told> {
+    pub fn close(&mut self, number: u64) -> Vec<Packet> {
         let Some(socket) = self.all.get_mut(&number) else { return Vec::new() };
         match socket {
             ProgramSocket::Datagrams { .. } => {}
@@ -275,7 +275,7 @@ impl ProgramSockets {
             }
             ProgramSocket::Stream(end) if end.stage == Stage::Connected && end.incoming.arrived.is_empty() => {
                 let segments = end.finish();
-                let told = segments.into_iter().map(|segment| end.told(segment)).collect();
+                let told = segments.into_iter().map(|segment| end.packet(segment)).collect();
                 end.is_orphan = true;
                 if end.is_finished() {
                     self.all.remove(&number);
@@ -289,9 +289,9 @@ impl ProgramSockets {
     }
 
     /// Drops a connection.
-    pub fn reset(&mut self, number: u64) -> Option<Told> {
+    pub fn reset(&mut self, number: u64) -> Option<Packet> {
         let Some(ProgramSocket::Stream(end)) = self.all.remove(&number) else { return None };
-        (end.stage == Stage::Connected).then(|| end.told(Segment::Reset))
+        (end.stage == Stage::Connected).then(|| end.packet(Segment::Reset))
     }
 }
 
@@ -323,7 +323,7 @@ pub fn watch(state: &Arc<State>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{End, ProgramSocket, ProgramSockets, Segment, Stage, Told};
+    use super::{End, Packet, ProgramSocket, ProgramSockets, Segment, Stage};
 
     const HERE: &str = "10.0.0.1:80";
     const THERE: &str = "10.0.0.2:49152";
@@ -345,7 +345,7 @@ mod tests {
     fn a_stream_that_is_closed_hears_of_the_others_end_and_takes_nothing_more() {
         let (mut sockets, number) = connected();
         let told = sockets.close(number);
-        assert!(matches!(&told[..], [Told { segment: Segment::End { offset: 0 }, .. }]));
+        assert!(matches!(&told[..], [Packet { segment: Segment::End { offset: 0 }, .. }]));
         assert_eq!(sockets.bound(true), [], "its port is free");
         assert_eq!(come(&mut sockets, Segment::Taken { received: 1, consumed: 0 }), Ok(vec![]));
         let end = come(&mut sockets, Segment::End { offset: 0 });
@@ -361,7 +361,7 @@ mod tests {
     fn a_stream_that_is_closed_with_bytes_that_nobody_has_taken_is_reset() {
         let (mut sockets, number) = connected();
         let _ = come(&mut sockets, Segment::Data { offset: 0, bytes: vec![1] });
-        assert!(matches!(&sockets.close(number)[..], [Told { segment: Segment::Reset, .. }]));
+        assert!(matches!(&sockets.close(number)[..], [Packet { segment: Segment::Reset, .. }]));
     }
 
     #[test]
@@ -384,7 +384,7 @@ mod tests {
         let listener = sockets.add(ProgramSocket::Listener { local, waiting: std::collections::VecDeque::new() });
         assert_eq!(come(&mut sockets, Segment::Open), Ok(vec![Segment::Opened]));
         assert_eq!(come(&mut sockets, Segment::Open), Ok(vec![]), "it came twice");
-        assert!(matches!(&sockets.close(listener)[..], [Told { segment: Segment::Reset, .. }]));
+        assert!(matches!(&sockets.close(listener)[..], [Packet { segment: Segment::Reset, .. }]));
         assert_eq!(come(&mut sockets, Segment::Open), Err(Segment::Open), "nobody listens");
     }
 }

@@ -12,7 +12,7 @@ use recording::Recording;
 use runner::{
     Results, Script,
     report::Outcome,
-    script::Told,
+    script::Ioctl,
     worker::{Job, Recordings},
 };
 use tempfile::TempDir;
@@ -72,9 +72,10 @@ fn machines(script: &mut Script) -> Vec<(Option<String>, &mut Script)> {
 
 /// Tells our drivers of a machine something. Returns false if it has none.
 fn tell(script: &mut Script, code: u32, input: &[u8], seed_at: Option<usize>) -> bool {
-    let told = PROVIDERS
-        .map(|(stem, link)| script.tell(stem, &Told { link: link.to_owned(), code, input: input.to_vec(), seed_at }));
-    told.contains(&true)
+    let sent = PROVIDERS.map(|(stem, link)| {
+        script.send_ioctl(stem, &Ioctl { link: link.to_owned(), code, input: input.to_vec(), seed_at })
+    });
+    sent.contains(&true)
 }
 
 fn tell_faults(script: &mut Script, rules: &[Rule]) -> Result<bool, String> {
@@ -243,9 +244,10 @@ mod tests {
         let arguments = ["run", "image.sys"].into_iter().chain(arguments.split_whitespace());
         ask(&Command::try_parse_from(arguments).map_err(|error| error.to_string())?.run, &mut script)?;
         let of = |node: &runner::script::Node| {
-            let told = node.script.images.iter().flat_map(|image| &image.told);
-            told.filter(|told| told.code == SET_FAULT_PLAN)
-                .map(|told| Plan::from_bytes(&told.input).expect("a plan").rules().count())
+            let ioctls = node.script.images.iter().flat_map(|image| &image.ioctls);
+            ioctls
+                .filter(|ioctl| ioctl.code == SET_FAULT_PLAN)
+                .map(|ioctl| Plan::from_bytes(&ioctl.input).expect("a plan").rules().count())
                 .next()
         };
         Ok(script.machines.iter().map(of).collect())
