@@ -128,6 +128,9 @@ pub struct HostPlatform {
     pub(crate) task_seed: AtomicU64,
 }
 
+/// Microseconds for which a wait gives its processor to others before it sleeps: most are over by then.
+const YIELDS: u64 = 100;
+
 /// Registered bytes that one DPC may copy: 512 KiB that a NIC moves in a run, and the inline bytes (at most 1024) of the
 /// request that spends the last of them.
 const MOST_COPIED: usize = (512 << 10) + 1024;
@@ -302,22 +305,20 @@ impl HostPlatform {
     }
 
     fn wait_in_real_time(&self, limit: u64, until: &dyn Fn() -> bool) -> bool {
-        let end = self.machine.now().saturating_add(limit);
-        let mut round = 0_u32;
-        loop {
-            if until() {
-                return true;
-            }
-            round += 1;
-            if round < 100 {
-                std::thread::yield_now();
-                continue;
-            }
-            if self.machine.now() >= end {
+        let begun = self.machine.now();
+        while !until() {
+            // In each round: beside busy processes a yield takes milliseconds.
+            let waited = self.machine.now() - begun;
+            if waited >= limit {
                 return until();
             }
-            std::thread::sleep(Duration::from_micros(u64::from(round.min(400) / 2)));
+            if waited < YIELDS {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros((waited / 8).clamp(50, 200)));
+            }
         }
+        true
     }
 
     /// Closes an adapter on a thread that may be left behind if the close does not return.

@@ -4,13 +4,15 @@
 mod live;
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     sync::{LazyLock, Mutex, MutexGuard, PoisonError},
     thread,
+    time::Duration,
 };
 
-use conformance::host::{Harness, Scheduler, Setup};
-use conformance::{Case, Outcome, Run, cases};
+use conformance::host::{Harness, HostPlatform, Scheduler, Setup};
+use conformance::{Case, Outcome, Platform, Run, cases};
 use engine::nic::NicMode;
 use ndkpi::{
     NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED as MODERATION, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED as RESIZE,
@@ -192,4 +194,23 @@ fn nothing_stays_in_memory_on_threads() {
         let _ = harness.run(case, how);
         leaves_nothing(case, || drop(harness.run(case, how)));
     }
+}
+
+/// As beside busy processes, where each look takes milliseconds.
+#[test]
+fn a_wait_keeps_its_limit_however_long_a_look_takes() {
+    let platform = HostPlatform::start(Setup { adapters: 1, ..threads() }).expect("a machine");
+    let looks = Cell::new(0);
+    let look = || {
+        looks.set(looks.get() + 1);
+        thread::sleep(Duration::from_millis(1));
+        false
+    };
+    assert!(!platform.wait(5_000, &look));
+    assert!(
+        (2..=6).contains(&looks.get()),
+        "{} looks of a millisecond in five of them, the last one behind the end",
+        looks.get()
+    );
+    platform.finish().expect("nothing is left");
 }

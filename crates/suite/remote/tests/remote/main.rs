@@ -103,7 +103,7 @@ fn case(name: &str) -> &'static Case {
 /// Whenever the channel dies: the case is skipped and says why, closes come to their end, and nothing is left on either machine.
 #[test]
 fn a_dead_channel_ends_a_case_and_leaves_nothing() {
-    let setup = Setup { patience: 300_000, ..setup() };
+    let setup = Setup { patience: 2_000_000, ..setup() };
     let mut dead = 0;
     for theme in ["transfer", "fast-register", "srq", "connect", "logical"] {
         let case = cases::all().find(|case| case.theme() == theme).expect("a case of the theme");
