@@ -38,6 +38,10 @@ fn invalidate(pair: &Pair<'_>, context: usize, fast: &Fast<'_>) -> Check {
     posted("NdkInvalidate", pair.a.qp.invalidate_mr(context, fast.mr.core(), 0)?)
 }
 
+fn invalidate_window(pair: &Pair<'_>, context: usize, window: &Mw<'_>) -> Check {
+    posted("NdkInvalidate", pair.a.qp.invalidate_mw(context, window.core(), 0)?)
+}
+
 /// Whether a peer may write through a token, seen by a second connection of the same domains.
 fn peer_writes(pair: &Pair<'_>, context: usize, remote: Remote) -> Check<NtStatus> {
     pair.b.write(context, 0, 8, remote, 0)?;
@@ -77,26 +81,36 @@ fn memory_of_a_request_that_goes_out_again_is_there_until_it_has_completed() {
 
 #[test]
 fn requests_behind_an_invalidation_do_not_wait_for_those_before_it() {
-    run(on_cable(SEEDED, CLEAN), |s, platform| {
-        let pair = Pair::new(s)?;
-        let fast = Fast::new(s, &pair)?;
-        fast.register(&pair, 1)?;
-        pair.a.initiator_done(1)?;
-        platform.pull_cable();
-        s.settle();
-        let before = counters(platform, 0).packets_sent;
-        pair.a.write(2, 0, 64, pair.b.remote(0), 0)?;
-        invalidate(&pair, 3, &fast)?;
-        pair.a.write(4, 0, 64, pair.b.remote(64), 0)?;
-        while counters(platform, 0).packets_sent < before + 2 {
-            assert_eq!(counters(platform, 0).timeouts, 0, "the second write waits for the first");
+    for of_window in [false, true] {
+        run(on_cable(SEEDED, CLEAN), |s, platform| {
+            let pair = Pair::new(s)?;
+            let (fast, window) = (Fast::new(s, &pair)?, pair.a.pd.core().create_mw()?);
+            if of_window {
+                bind(&pair, 1, &window)?;
+            } else {
+                fast.register(&pair, 1)?;
+            }
+            pair.a.initiator_done(1)?;
+            platform.pull_cable();
             s.settle();
-        }
-        is_done(&pair.a.initiated().take_one()?, 2, NtStatus::IO_TIMEOUT)?;
-        is_done(&pair.a.initiated().take_one()?, 3, NtStatus::CANCELLED)?;
-        is_done(&pair.a.initiated().take_one()?, 4, NtStatus::CANCELLED)?;
-        HELD
-    });
+            let before = counters(platform, 0).packets_sent;
+            pair.a.write(2, 0, 64, pair.b.remote(0), 0)?;
+            if of_window {
+                invalidate_window(&pair, 3, &window)?;
+            } else {
+                invalidate(&pair, 3, &fast)?;
+            }
+            pair.a.write(4, 0, 64, pair.b.remote(64), 0)?;
+            while counters(platform, 0).packets_sent < before + 2 {
+                assert_eq!(counters(platform, 0).timeouts, 0, "the second write waits for the first");
+                s.settle();
+            }
+            is_done(&pair.a.initiated().take_one()?, 2, NtStatus::IO_TIMEOUT)?;
+            is_done(&pair.a.initiated().take_one()?, 3, NtStatus::CANCELLED)?;
+            is_done(&pair.a.initiated().take_one()?, 4, NtStatus::CANCELLED)?;
+            HELD
+        });
+    }
 }
 
 #[test]
@@ -176,7 +190,7 @@ fn a_peer_that_is_told_of_a_bind_can_use_it_and_not_after_the_invalidation() {
             pair.a.send(context + 2, 0, 64, 0)?;
             pair.b.receive_done(context)?;
             assert_eq!(peer_writes(&pair, context, remote)?, NtStatus::SUCCESS, "round {round}");
-            posted("NdkInvalidate", pair.a.qp.invalidate_mw(context + 3, window.core(), 0)?)?;
+            invalidate_window(&pair, context + 3, &window)?;
             for done in context..context + 4 {
                 pair.a.initiator_done(done)?;
             }

@@ -501,6 +501,15 @@ fn what_cannot_be_connected_out_of_band_says_why() {
     });
     assert_eq!(tries.next(), Some(Ok(false)), "it is asked for");
     assert_eq!(tries.find(Result::is_err), Some(Err(CallError::NoRoute)), "nobody answers");
+    // As many stations as there is room for are asked for.
+    let mut world = World::new(1);
+    let qp = world.create(0);
+    let mut tries = (2..100).map(|last| {
+        let right = out_of_band(0, qp, 7);
+        let link = Link { path: Path { remote: [10, 0, 0, last].into(), ..right.path }, ..right };
+        world.sides[0].stack.connect_out_of_band(world.now, &link)
+    });
+    assert_eq!(tries.find(|outcome| *outcome != Ok(false)), Some(Err(CallError::NoRoom)));
     // One that the connection manager has.
     let mut world = World::new(1);
     let ends = world.connect(false);
