@@ -57,6 +57,9 @@ file = "program"
 link = '\DosDevices\NdkConsumer'
 "#;
 
+/// The port of rping's own.
+const RPING: u16 = 7174;
+
 /// The script of a run, in which so many datagrams of a million are lost on their way in.
 fn script(job: &Job, lost: u32) -> String {
     let Ports { here, there } = PORTS;
@@ -66,20 +69,20 @@ fn script(job: &Job, lost: u32) -> String {
          keywords = {{ WirePeer = \"127.0.0.1:{there}\", WireLocal = \"127.0.0.1:{here}\", CableLoss = {lost}, CableSeed = 1 }}\n"
     );
     for case in &job.cases {
-        pings(&mut script, case, 7174, false, COMES, true);
+        pings(&mut script, case, case.port, false, COMES, true);
     }
     // Nobody listens there.
-    let refused = Case { family: 4, size: 64, count: 1 };
-    pings(&mut script, &refused, 9999, false, 0, false);
+    let refused = Case { family: 4, size: 64, count: 1, port: 9999 };
+    pings(&mut script, &refused, refused.port, false, 0, false);
     for case in &job.cases {
-        pings(&mut script, case, 7174, true, COMES, true);
+        pings(&mut script, case, RPING, true, COMES, true);
     }
     script
 }
 
 /// The step of a case: a `CONSUMER_PING` and its `CONSUMER_RESULT`, or that the peer refuses.
 fn pings(script: &mut String, case: &Case, port: u16, serves: bool, seconds: u32, is_taken: bool) {
-    let Case { family, size, count } = *case;
+    let Case { family, size, count, .. } = *case;
     let at = |end: u8, port: u16| {
         if family == 4 { format!("10.0.0.{end}:{port}") } else { format!("[fd00::{end}]:{port}") }
     };

@@ -9,7 +9,14 @@ pub struct Case {
     /// Bytes of a message. What rping takes is 64 KiB at most, and at least what its text needs.
     pub size: u32,
     pub count: u32,
+    /// Where the guest's server listens. Each has a port of its own: where packets are lost it still disconnects when the next client comes,
+    /// and would take that for its own.
+    pub port: u16,
 }
+
+/// The first ports of the guest's servers, of rping and of ucmatose.
+const PINGS: u16 = 7200;
+const UCMATOSE: u16 = 7300;
 
 /// The cases of a run.
 pub struct Job {
@@ -50,7 +57,8 @@ impl Job {
             5.. => count / 10 + 1,
         };
         let cases: &[_] = if short { &SHORT } else { &FULL };
-        let cases = cases.iter().map(|&(family, size, count)| Case { family, size, count: fewer(count) }).collect();
+        let case = |(port, &(family, size, count))| Case { family, size, count: fewer(count), port };
+        let cases = (PINGS..).zip(cases).map(case).collect();
         let sizes: &[u32] = if short { &[1, 1 << 20] } else { &[1, 2, 1024, 1025, 65536, 1 << 20] };
         let sizes = sizes.iter().copied().filter(|size| *size <= largest).collect();
         let tests: &[_] = match (loss, short) {
@@ -68,6 +76,11 @@ impl Job {
         Self { cases, sizes, at_once: if short { 16 } else { 64 }, tests: tests.to_vec(), pingpongs }
     }
 
+    /// The ports of the guest's servers of ucmatose, each with the bytes of its messages.
+    pub fn ucmatose(&self) -> impl Iterator<Item = (u16, u32)> {
+        (UCMATOSE..).zip(self.sizes.iter().copied())
+    }
+
     /// How many cases the guest judges.
     pub fn verdicts(&self) -> usize {
         self.pings_judged() + 2 * self.sizes.len() + 1 + 2 * self.tests.len() + 2 * self.pingpongs.len()
@@ -81,12 +94,12 @@ impl Job {
     /// The guest's part of rping's, as its shell reads it.
     pub fn pings(&self) -> String {
         let mut script = String::new();
-        for Case { family, size, count } in &self.cases {
+        for Case { family, size, count, port } in &self.cases {
             let at = if *family == 4 { "10.0.0.1" } else { "fd00::1" };
-            let serve = format!("rping -s -a {at} -S {size} -C {count} -V");
+            let serve = format!("rping -s -a {at} -p {port} -S {size} -C {count} -V");
             script += &once(&serve, &format!("server {family} {size} {count}"), "$?");
         }
-        for (number, Case { family, size, count }) in self.cases.iter().enumerate() {
+        for (number, Case { family, size, count, .. }) in self.cases.iter().enumerate() {
             let at = if *family == 4 { "10.0.0.2" } else { "fd00::2" };
             let ping = format!("rping -c -a {at} -S {size} -C {count} -V");
             script += &until_there(&ping, &format!("client {family} {size} {count}"));
@@ -102,8 +115,9 @@ impl Job {
     pub fn script(&self) -> String {
         let mut script = self.pings();
         // Sizes that rping does not have; then connections all at once.
-        for size in &self.sizes {
-            script += &once(&format!("ucmatose -b 10.0.0.1 -S {size} -C 5"), &format!("ucmatose server {size}"), "$?");
+        for (port, size) in self.ucmatose() {
+            let server = format!("ucmatose -b 10.0.0.1 -p {port} -S {size} -C 5");
+            script += &once(&server, &format!("ucmatose server {size}"), "$?");
         }
         for size in &self.sizes {
             let client = format!("ucmatose -s 10.0.0.2 -S {size} -C 5");

@@ -206,15 +206,15 @@ impl Judged<'_> {
         for (number, case) in self.job.cases.iter().enumerate() {
             let capture = format!("ping-{number}.pcap");
             let (at, size, count) = (case.guest(), case.size.to_string(), case.count.to_string());
-            let ping = ["ping", at, "--size", &size, "--count", &count, "--wait", "200", "--pcap", &capture];
+            let ping = ["ping", &at, "--size", &size, "--count", &count, "--wait", "200", "--pcap", &capture];
             self.ours(&scratch, 0, &format!("ping-IPv{}-{size}", case.family), &ping)?;
         }
         self.ours(&scratch, 4, "refused", &["ping", "10.0.0.1:9999"])?;
         let connections = self.job.cases.len().to_string();
         self.ours(&scratch, 0, "serve", &["serve", "--connections", &connections, "--pcap", "serve.pcap"])?;
-        for size in &self.job.sizes {
-            let bytes = size.to_string();
-            let ping = ["ping", "10.0.0.1:7471", "--ucmatose", "--size", &bytes, "--count", "5", "--wait", "60"];
+        for (port, size) in self.job.ucmatose() {
+            let (at, bytes) = (format!("10.0.0.1:{port}"), size.to_string());
+            let ping = ["ping", &at, "--ucmatose", "--size", &bytes, "--count", "5", "--wait", "60"];
             self.ours(&scratch, 0, &format!("ucmatose-ping-{size}"), &ping)?;
         }
         for size in &self.job.sizes {
@@ -432,8 +432,9 @@ fn join(context: &Context, guest: &Guest, scratch: &Path) -> Result<PathBuf> {
 }
 
 impl Case {
-    /// The guest's address for `ndkctl wire`: what serves IPv6 there listens at rping's own port.
-    const fn guest(&self) -> &'static str {
-        if self.family == 4 { "10.0.0.1" } else { "[fd00::1]:7174" }
+    /// The guest's server.
+    fn guest(&self) -> String {
+        let address = if self.family == 4 { "10.0.0.1" } else { "[fd00::1]" };
+        format!("{address}:{}", self.port)
     }
 }
