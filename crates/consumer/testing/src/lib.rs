@@ -8,6 +8,7 @@ pub mod arms;
 pub mod cq_fixture;
 pub mod decisions;
 pub mod documents;
+pub mod done;
 pub mod driver_image;
 pub mod on_event;
 pub mod posters;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use engine::memory::{Access, Bind, FastRegister, Release, Rights, transfer};
+use testing::done::Done;
 
 use super::{
     bytes::Buffer,
@@ -32,15 +33,6 @@ fn wait_a_little(round: u64, is_found: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_found() && started.elapsed() < Duration::from_millis(round % 8 * 10) {
         thread::yield_now();
-    }
-}
-
-/// Lets the other threads end, also if this one fails.
-struct Done<'a>(&'a AtomicBool);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
     }
 }
 

@@ -2,8 +2,9 @@
 //! time.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
+    time::{Duration, Instant},
 };
 
 use engine::{
@@ -12,6 +13,7 @@ use engine::{
 };
 use host::machine::{Machine, MachineRef};
 use ndkpi::NtStatus;
+use testing::done::Done;
 use testing::qp_fixture::{Net, PARAMETERS, PLAIN, SEND};
 
 /// Runs `test` on a machine of threads, with either kind of NIC.
@@ -26,15 +28,35 @@ fn on_threads(test: impl Fn(&Net)) {
     }
 }
 
-/// Waits until `done`.
+/// Waits until the `count` is `all`, as long as it grows.
 #[track_caller]
-fn wait(machine: &MachineRef, what: &str, mut done: impl FnMut() -> bool) {
-    let mut patience = 2_000_000_u64;
-    while !done() {
-        patience -= 1;
-        assert!(patience > 0, "it never happens: {what}");
+fn wait(machine: &MachineRef, what: &str, all: usize, mut count: impl FnMut() -> usize) {
+    let (mut before, mut progress) = (0, Instant::now());
+    loop {
+        let now = count();
+        if now == all {
+            return;
+        }
+        if now > before {
+            (before, progress) = (now, Instant::now());
+        }
+        assert!(progress.elapsed() < Duration::from_mins(1), "it never happens: {what}, {now} of {all}");
         machine.yield_now();
     }
+}
+
+/// Posts so many requests, each when there is room, unless the test ends before. Returns how many.
+fn post_all(count: usize, done: &AtomicBool, post: impl Fn(usize) -> Result<(), NtStatus>) -> usize {
+    let in_time = |&context: &usize| {
+        while post(context) == Err(NtStatus::NO_MORE_ENTRIES) {
+            if done.load(Ordering::Relaxed) {
+                return false;
+            }
+            thread::yield_now();
+        }
+        true
+    };
+    (0..count).take_while(in_time).count()
 }
 
 //= NDKPI 7.2.5
@@ -46,29 +68,16 @@ fn posts_and_flushes_at_the_same_time_lose_nothing() {
         let deep = || net.cq(u32::try_from(2 * ROUNDS).expect("small"));
         let (a, b) = (net.qp_on(PARAMETERS, &deep(), &deep(), 4_096), net.qp_on(PARAMETERS, &deep(), &deep(), 4_096));
         Qp::link(a.qp(), b.qp()).expect("both are new");
-        let (posted, accepted) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let finished = AtomicBool::new(false);
+        let done = AtomicBool::new(false);
+        let (mut posted, mut accepted) = (0, 0);
         let (mut sent, mut received) = (0, 0);
         let mut cancelled = 0;
         thread::scope(|scope| {
+            let _done = Done(&done);
+            let posts = scope.spawn(|| post_all(ROUNDS, &done, |context| a.post(context, SEND, PLAIN, &[])));
+            let accepts = scope.spawn(|| post_all(ROUNDS, &done, |context| b.post_receive(context, &[])));
             scope.spawn(|| {
-                for context in 0..ROUNDS {
-                    while a.post(context, SEND, PLAIN, &[]) == Err(NtStatus::NO_MORE_ENTRIES) {
-                        thread::yield_now();
-                    }
-                    posted.fetch_add(1, Ordering::Release);
-                }
-            });
-            scope.spawn(|| {
-                for context in 0..ROUNDS {
-                    while b.post_receive(context, &[]) == Err(NtStatus::NO_MORE_ENTRIES) {
-                        thread::yield_now();
-                    }
-                    accepted.fetch_add(1, Ordering::Release);
-                }
-            });
-            scope.spawn(|| {
-                while !finished.load(Ordering::Relaxed) {
+                while !done.load(Ordering::Relaxed) {
                     a.flush();
                     thread::yield_now();
                     b.flush();
@@ -76,7 +85,7 @@ fn posts_and_flushes_at_the_same_time_lose_nothing() {
                 }
             });
             let (mut next_send, mut next_receive) = (0, 0);
-            wait(net.machine(), "every request completes", || {
+            wait(net.machine(), "every request completes", 2 * ROUNDS, || {
                 for (context, status) in a.sent() {
                     assert_eq!(context, next_send, "in order");
                     next_send += 1;
@@ -89,11 +98,12 @@ fn posts_and_flushes_at_the_same_time_lose_nothing() {
                     received += usize::from(status == NtStatus::SUCCESS);
                     cancelled += usize::from(status == NtStatus::CANCELLED);
                 }
-                next_send == ROUNDS && next_receive == ROUNDS
+                next_send + next_receive
             });
-            finished.store(true, Ordering::Relaxed);
+            assert_eq!((next_send, next_receive), (ROUNDS, ROUNDS));
+            (posted, accepted) = (posts.join().expect("no panic"), accepts.join().expect("no panic"));
         });
-        assert_eq!(posted.load(Ordering::Acquire) + accepted.load(Ordering::Acquire), 2 * ROUNDS);
+        assert_eq!((posted, accepted), (ROUNDS, ROUNDS));
         assert_eq!(sent, received, "each send that succeeded filled one receive");
         assert_eq!(sent + received + cancelled, 2 * ROUNDS);
     });
@@ -105,23 +115,19 @@ fn a_sender_that_waits_hears_of_every_receive() {
     on_threads(|net| {
         let parameters = QpParameters { initiator_depth: 4, receive_depth: 4, ..PARAMETERS };
         let (a, b) = net.pair_with(parameters);
+        let done = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| {
-                for context in 0..ROUNDS {
-                    while b.post_receive(context, &[]) == Err(NtStatus::NO_MORE_ENTRIES) {
-                        thread::yield_now();
-                    }
-                }
-            });
-            let (mut posted, mut done) = (0, 0);
-            wait(net.machine(), "every send finds its receive", || {
+            let _done = Done(&done);
+            scope.spawn(|| post_all(ROUNDS, &done, |context| b.post_receive(context, &[])));
+            let (mut posted, mut completed) = (0, 0);
+            wait(net.machine(), "every send finds its receive", ROUNDS, || {
                 // Completions that were not taken count too: no more than the completion queues hold.
-                while posted < ROUNDS && posted - done < 100 && a.post(posted, SEND, PLAIN, &[]).is_ok() {
+                while posted < ROUNDS && posted - completed < 100 && a.post(posted, SEND, PLAIN, &[]).is_ok() {
                     posted += 1;
                 }
-                done += a.sent().len();
+                completed += a.sent().len();
                 b.received();
-                done == ROUNDS
+                completed
             });
         });
     });
@@ -147,11 +153,12 @@ fn a_failure_at_the_same_time_as_posts_cancels_each_of_them_once() {
             });
             assert_eq!(receives, 60, "receives may be posted to a dead queue pair");
             let (mut sent, mut flushed) = (Vec::new(), Vec::new());
-            wait(net.machine(), "everything is cancelled", || {
+            wait(net.machine(), "everything is cancelled", sends + receives, || {
                 sent.extend(a.sent());
                 flushed.extend(a.received());
-                sent.len() == sends && flushed.len() == receives
+                sent.len() + flushed.len()
             });
+            assert_eq!((sent.len(), flushed.len()), (sends, receives));
             assert!(sent.iter().chain(&flushed).all(|entry| entry.1 == NtStatus::CANCELLED));
             drop((a, b));
         }
@@ -174,9 +181,9 @@ fn an_unlink_at_the_same_time_as_posts_ends_each_of_them_once() {
                 sends = sender.join().expect("no panic");
             });
             let mut sent = Vec::new();
-            wait(net.machine(), "every send ends", || {
+            wait(net.machine(), "every send ends", sends, || {
                 sent.extend(a.sent());
-                sent.len() == sends
+                sent.len()
             });
             assert!(!a.qp().is_linked() && !b.qp().is_linked());
             assert!(a.qp().peer().is_none() && b.qp().peer().is_none());
