@@ -23,7 +23,7 @@ nvme_read [OPTIONS]
   --local IP           this side's address in the network [default: 10.0.0.2]
   --prefix BITS        the length of the network's prefix [default: 24]
   --peer IP:PORT       where the frames go: the other end of the VXLAN, or of the datagrams
-  --bind IP:PORT       this side's UDP socket [default: VXLAN's port, of all addresses]
+  --bind IP:PORT       this side's UDP socket [default for vxlan: its port, of all addresses]
   --network KIND       what carries the frames: vxlan, or dgram, one frame a datagram as QEMU does [default: vxlan]
   --vni VNI            VXLAN's network identifier [default: 42]
 ";

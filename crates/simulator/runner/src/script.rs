@@ -121,7 +121,7 @@ pub struct Image {
     pub service: String,
     /// The values in the `Parameters` of that key.
     pub registry: Vec<(String, RegistryValue)>,
-    /// What a program tells the driver once its first device is started, in order.
+    /// What a program sends to the driver once its first device is started, in order.
     pub ioctls: Vec<Ioctl>,
 }
 
@@ -486,8 +486,8 @@ impl Script {
         }
     }
 
-    /// Has a program send this to the driver of each image whose file is called `stem`, without its extension, once it has a device. Returns false if there
-    /// is none.
+    /// Has a program send this to the driver of each image whose file is called `stem`, without its extension, once it has a device. Returns
+    /// false if there is none.
     pub fn send_ioctl(&mut self, stem: &str, ioctl: &Ioctl) -> bool {
         let mut is_there = false;
         for image in self.all_images_mut().filter(|image| service_of(&image.file) == stem) {

@@ -306,7 +306,7 @@ fn under_profiles_nothing_else_is_found() {
 }
 
 #[test]
-#[ignore = "cargo test --test adviser -- --ignored: half a minute"]
+#[ignore = "once a night: cargo test --test adviser -- --ignored"]
 fn under_each_profile_nothing_else_is_found() {
     under_profiles(5);
 }
